@@ -18,7 +18,7 @@ import trio
 from kproxy import __version__
 from kproxy.codec import accelerator
 from kproxy.config import Config, ConfigError, ExitCode, Loaded, StartupError, show, startup_error
-from kproxy.config.os_limits import open_files_for
+from kproxy.config.os_limits import may_open, open_files_for
 from kproxy.control.listeners import InFlight, serve_control, serve_http
 from kproxy.control.logging import Logs
 from kproxy.control.serving import unix_listener
@@ -69,6 +69,7 @@ def run(loaded: Loaded, read: Callable[[], Loaded], *, replace: bool = False) ->
     sys.setswitchinterval(_SWITCH_SECONDS)
     settings.follow(logs.reconfigure)
     settings.follow(lambda config: allow_connections(config.max_connections))
+    settings.follow(lambda config: report_files(config.max_connections))
     allow_connections(loaded.config.max_connections)
     try:
         with silence_unreadable_names():
@@ -86,8 +87,16 @@ def allow_connections(count: int) -> None:
         return
     raised = wanted if hard == resource.RLIM_INFINITY else max(soft, min(hard, wanted))
     resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
-    if raised < wanted:
-        log.info("open files are limited below what max.connections may need", limit=raised, needed=wanted)
+
+
+def report_files(count: int) -> None:
+    """Logs if the system allows fewer open files than so many clients may need."""
+    if may_open() < open_files_for(count):
+        log.info(
+            "open files are limited below what max.connections may need",
+            limit=may_open(),
+            needed=open_files_for(count),
+        )
 
 
 async def _main(settings: Settings, logs: Logs, *, replace: bool) -> int:
@@ -199,6 +208,7 @@ class _Process:
             settle()
             listen, page = str(server.address), str(http or "off")
             log.info("listening", version=__version__, listen=listen, http=page, accelerator=accelerator.STATE)
+            report_files(config.max_connections)  # not before: what keeps kproxy from starting comes first
             nursery.start_soon(self._say_ready, listen, page)
             self._notifier.ready()
             await self._stop.requested.wait()
@@ -280,9 +290,13 @@ class _Process:
             if not self._stop.handed_over:
                 await trio.sleep(config.shutdown_delay_ms / 1000)
             with trio.move_on_after(config.shutdown_grace_ms / 1000):
-                await self._server.drain()
-                await self._in_flight.quiet()
+                async with trio.open_nursery() as ending:
+                    ending.start_soon(self._end_in_vain)
+                    await self._server.drain()
+                    await self._in_flight.quiet()
+                    ending.cancel_scope.cancel()
                 await self._server.lanes.log.stop()
+            await self._in_flight.end()
             nursery.cancel_scope.cancel()
         left = self._server.draining.left()._asdict() | {"control_requests": self._in_flight.count}
         if any(left.values()):
@@ -291,6 +305,13 @@ class _Process:
             )
         else:
             log.info("stopped; nothing is left")
+
+    async def _end_in_vain(self) -> None:
+        """Ends the control API's requests while no broker answers, for ever: they would wait for all of the grace."""
+        while True:
+            if not self._stats.upstream.reached:
+                await self._in_flight.end()
+            await trio.sleep(_READY_SECONDS)
 
     def close(self) -> None:
         """Closes what is still open after all tasks have ended."""

@@ -31,7 +31,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from uuid import uuid4
 
 from kproxy.errors import KproxyError
-from kproxy.txn.described import Described, Listed, OwnerId, described_from, listed_from
+from kproxy.txn.described import Described, Listed, Listing, OwnerId, Stale, described_from, listing_from
 
 __all__ = [
     "DEFAULT_SOCKET",
@@ -41,7 +41,9 @@ __all__ = [
     "ControlUnreachable",
     "Described",
     "Listed",
+    "Listing",
     "OwnerId",
+    "Stale",
     "Transaction",
 ]
 
@@ -211,11 +213,14 @@ class ControlClient:
         """Has readers pass over what was written under a producer id that the transaction log does not know; the id."""
         return self._ask(lambda row: int(row["producer_id"]), "POST", f"/v1/producers/{producer_id}/reject", {})
 
-    def list(self, states: Sequence[str] = (), *, undecided: bool = False) -> "list[Listed]":
-        """All transactional ids, or those in one of these states, or that readers wait for (``undecided``)."""
+    def list(self, states: Sequence[str] = (), *, undecided: bool = False) -> Listing:
+        """All transactional ids, or those in one of these states, or that readers wait for (``undecided``).
+
+        ``Listing.stale`` says how old the list is if the transaction log cannot be read now.
+        """
         asked = [("state", state) for state in states] + ([("undecided", "true")] if undecided else [])
         query = f"?{urlencode(asked)}" if asked else ""
-        return self._ask(_rows, "GET", _TRANSACTIONS + query)
+        return self._ask(listing_from, "GET", _TRANSACTIONS + query)
 
     def describe(self, transactional_id: str) -> Described:
         return self._ask(described_from, "GET", _path(transactional_id))
@@ -414,10 +419,6 @@ def _path(transactional_id: str) -> str:
 
 def _member(transactional_id: str, member: str) -> str:
     return f"{_path(transactional_id)}/members/{quote(member, safe='')}"
-
-
-def _rows(found: Any) -> list[Listed]:
-    return [listed_from(row) for row in found["transactions"]]
 
 
 def _why(error: Exception) -> str:

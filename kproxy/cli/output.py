@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 from kproxy.config import ExitCode
+from kproxy.txn.described import Stale
 
 if TYPE_CHECKING:
     from rich.console import Console, OverflowMethod
@@ -98,6 +99,13 @@ def _escaped(sign: str) -> str:
 def moment(ms: int | None) -> str:
     """A moment in ms since 1970, to the second, UTC; a dash for none."""
     return "-" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def stale_text(stale: Stale) -> str:
+    """A sentence: how old a description of transactions is, and why."""
+    if stale.as_of_ms is None:
+        return f"Only what is open at this kproxy is known, for the transaction log was not read yet: {stale.reason}."
+    return f"This is as of {moment(stale.as_of_ms)} UTC, for the transaction log cannot be read now: {stale.reason}."
 
 
 def print_json(value: object) -> None:

@@ -34,6 +34,9 @@ def print_status(found: _Fact, brokers: _Fact) -> None:
     if found["legacy_clients"]:
         print_rows(console, "clients that Kafka 4 refuses", LEGACY_CLIENTS, found["legacy_clients"])
     print_rows(console, "brokers", _BROKERS, brokers["brokers"], brokers)
+    for row in brokers["brokers"]:
+        if row.get("down"):  # an older kproxy does not say
+            console.print(printable(_down(row)))
     if found["recent_errors"]:
         print_rows(console, "last errors of clients", _ERRORS, found["recent_errors"])
 
@@ -98,6 +101,12 @@ def print_rows(
         console.print(f"--wide also prints: {', '.join(left_out)}")
     if found is not None and found["total"] > len(rows):
         console.print(f"and {found['total'] - len(rows):,} more")
+
+
+def _down(row: _Fact) -> str:
+    """A sentence: since when a broker is down, why, and what is tried next."""
+    down = row["down"]
+    return f"broker {row['node_id']} is down since {moment(down['since_ms'])} UTC: {down['reason']}; {down['next']}"
 
 
 def _error(row: _Fact) -> str:

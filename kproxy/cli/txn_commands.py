@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from kproxy.cli.groups import help_group
-from kproxy.cli.output import moment, new_console, new_facts, new_table, printable, show
+from kproxy.cli.output import moment, new_console, new_facts, new_table, printable, show, stale_text
 from kproxy.cli.where import WHERE, control_client, control_options
 from kproxy.client import DEFAULT_TIMEOUT_MS
 from kproxy.config import Config, load
 from kproxy.config.sources import CONFIG_FILE
-from kproxy.txn.described import Described, DescribedPart, Listed, OwnerId, described_json, listed_json
+from kproxy.txn.described import Described, DescribedPart, Listed, OwnerId, Stale, described_json, listed_json
 
 #: The default of the brokers' transaction.max.timeout.ms: longer ones are aborted by their coordinator.
 _HANGING_MS = 900_000
@@ -202,7 +202,9 @@ def abandon(transactional_id: str, member: str, as_json: bool, **where: Any) -> 
 @control_options
 def describe(transactional_id: str, as_json: bool, **where: Any) -> int:
     """Show one transactional id and its transaction."""
-    return _show(control_client(**where).describe(transactional_id), as_json)
+    found = control_client(**where).describe(transactional_id)
+    _say_stale(found.stale)
+    return _show(found, as_json)
 
 
 @txn.command()
@@ -222,6 +224,7 @@ def reject(producer_id: int, as_json: bool, **where: Any) -> int:
 def list_ids(states: tuple[str, ...], undecided: bool, as_json: bool, **where: Any) -> int:
     """List all transactional ids."""
     rows = control_client(**where).list(states, undecided=undecided)
+    _say_stale(rows.stale)
     return show([listed_json(row) for row in rows], as_json, lambda _: _print_list(rows))
 
 
@@ -279,6 +282,12 @@ def log(
 
     loaded = _loaded(bootstrap_servers, config)
     return print_log(loaded, RecordFilter(transactional_id, partition), follow=follow, as_json=as_json)
+
+
+def _say_stale(stale: Stale | None) -> None:
+    """Says on stderr how old the answer is, if it is not the state of now: stdout may be JSON."""
+    if stale is not None:
+        click.echo(stale_text(stale), err=True)
 
 
 def _print_list(rows: Sequence[Listed]) -> None:

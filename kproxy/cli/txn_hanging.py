@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import trio
 
-from kproxy.cli.output import moment, new_console, new_table, printable, show
+from kproxy.cli.output import moment, new_console, new_table, printable, show, stale_text
 from kproxy.client import ControlClient
 from kproxy.config import Config
 from kproxy.config import show as show_value
@@ -45,10 +45,11 @@ async def _ask_brokers(config: Config, older_than_ms: int) -> tuple[list[Hanging
 def _ask_kproxy(client: ControlClient, older_than_ms: int) -> dict[str, Any]:
     latest = time.time() * 1000 - older_than_ms
     try:
-        rows = [row for row in client.list(undecided=True) if row.started_ms is None or row.started_ms <= latest]
+        found = client.list(undecided=True)
     except KproxyError as error:
         return {"kproxy": None, "kproxy_error": str(error)}
-    return {"kproxy": [row._asdict() for row in rows], "kproxy_error": None}
+    rows = [row for row in found if row.started_ms is None or row.started_ms <= latest]
+    return {"kproxy": [row._asdict() for row in rows], "kproxy_error": stale_text(found.stale) if found.stale else None}
 
 
 def _print(found: dict[str, Any]) -> None:
@@ -70,6 +71,8 @@ def _print(found: dict[str, Any]) -> None:
     if found["kproxy"] is None:
         console.print(f"at kproxy: not asked: {found['kproxy_error']}", markup=False)
         return
+    if found["kproxy_error"] is not None:
+        console.print(f"at kproxy: {found['kproxy_error']}", markup=False)
     for row in found["kproxy"]:
         state = f"{row['state']}, undecided parts: {row['undecided_parts']}, since {moment(row['started_ms'])} UTC"
         console.print(printable(f"at kproxy: {row['transactional_id']}: {state}; see kproxy txn describe"))

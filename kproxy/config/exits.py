@@ -2,6 +2,7 @@
 
 import errno
 from enum import IntEnum
+from pathlib import Path
 from typing import Final
 
 from kproxy.errors import KproxyError
@@ -38,6 +39,14 @@ _ADVICE: Final = {
     errno.EADDRNOTAVAIL: "it is not an address of this host: for all of them {flag} :PORT",
     errno.EACCES: "ports below 1024 need the capability CAP_NET_BIND_SERVICE: choose another for {flag}",
 }
+#: The same for a path at which a Unix socket is to be created.
+_PATH_ADVICE: Final = {
+    errno.EACCES: "kproxy's user may not create it: let that user write to {parent}, or choose another path for {flag}",
+    errno.ENOENT: "there is no directory {parent}: create it, or choose another path for {flag}",
+    errno.ENOTDIR: "{parent} is no directory: choose another path for {flag}",
+    errno.EROFS: "{parent} is read-only: choose a path on another file system for {flag}",
+}
+_LONG_PATH: Final = "the path of a Unix socket has at most 107 bytes: choose a shorter one for {flag}"
 
 
 class StartupError(KproxyError):
@@ -59,6 +68,11 @@ def cannot_listen(option: str, where: object, why: OSError | str) -> StartupErro
     message = f"cannot listen on {option} = '{where}': "
     if isinstance(why, str):
         return StartupError(message + why, ExitCode.CANNOT_BIND)
-    advice = _ADVICE.get(why.errno or 0)
-    more = f"; {advice.format(flag='--' + option.replace('.', '-'))}" if advice else ""
+    flag = f"--{option.replace('.', '-')}"
+    if isinstance(where, Path):
+        advice = _PATH_ADVICE.get(why.errno, "") if why.errno else _LONG_PATH
+        advice = advice.format(flag=flag, parent=where.absolute().parent)
+    else:
+        advice = _ADVICE.get(why.errno or 0, "").format(flag=flag)
+    more = f"; {advice}" if advice else ""
     return StartupError(f"{message}{why.strerror or why}{more}", ExitCode.CANNOT_BIND)

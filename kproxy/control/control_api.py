@@ -21,7 +21,7 @@ from kproxy.control.openapi import TRANSACTIONS, document, routes
 from kproxy.control.problems import Problem, answer, invalid, of_error
 from kproxy.control.serving import read_bounded
 from kproxy.control.transaction_control import TransactionControl
-from kproxy.txn.described import Described, OwnerId, described_json, listed_json
+from kproxy.txn.described import Described, Listing, OwnerId, described_json, listing_json
 from kproxy.txn.txn_error import TxnError
 
 log = structlog.get_logger("kproxy.control")
@@ -67,10 +67,11 @@ class _Api:
         _check(wanted, {"type": "array", "items": schemas.STATE}, "state")
         undecided = request.query_params.get("undecided", "false")
         _check(undecided, schemas.UNDECIDED, "undecided")
-        rows = [row for row in await self._control.list() if not wanted or row.state in wanted]
+        found = await self._control.list()
+        rows = [row for row in found if not wanted or row.state in wanted]
         if undecided == "true":
             rows = [row for row in rows if row.is_undecided]
-        return JSONResponse({"transactions": [listed_json(row) for row in rows]})
+        return JSONResponse(listing_json(Listing(rows, found.stale)))
 
     async def describe(self, request: Request) -> Response:
         return JSONResponse(described_json(await self._control.describe(_id(request))))

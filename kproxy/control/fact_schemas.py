@@ -6,7 +6,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 from kproxy.control.json_schema import Schema, an_object, list_of
 from kproxy.proxy import facts
 
-_MOMENTS: Final = ("announced_ms", "at_ms", "connected_ms", "now_ms", "started_ms")
+_MOMENTS: Final = ("announced_ms", "at_ms", "connected_ms", "now_ms", "since_ms", "started_ms")
 _PLAIN: Final[dict[Any, Schema]] = {
     str: {"type": "string"},
     bool: {"type": "boolean"},
@@ -117,10 +117,15 @@ _LANE: Final = _schema(
     unacknowledged_ms="Age of its oldest batch without an outcome, ms.",
     in_doubt="Of its producer; the same for all its lanes.",
 )
+_PARTS[facts.BrokerDown] = _schema(
+    facts.BrokerDown,
+    "Since when and why the broker is down; null if it is up.",
+    next="What kproxy does until it is up again.",
+)
 _BROKER: Final = _schema(
     facts.BrokerFact,
     "A broker as this kproxy sees it.",
-    up="Whether the last Metadata response named it.",
+    up="Whether the last Metadata response named it, and it answered when it was asked last.",
     release="The release of Kafka that it is most like.",
     features="Finalized, as transaction.version (KIP-584).",
     port="Of kproxy, for this broker.",

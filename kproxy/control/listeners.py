@@ -23,28 +23,46 @@ if TYPE_CHECKING:
     import ssl
 
     from starlette.routing import Route
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+#: For the responses to requests that kproxy ends.
+_LAST_SECONDS: Final = 1.0
 _TOKEN_LENGTHS: Final = range(16, 1025)
 
 
 class InFlight:
-    """Counts the control API's requests in flight, so that kproxy does not exit in the middle of a decision."""
+    """The control API's requests in flight: kproxy exits in the middle of none, and none ends without a response."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self._scopes: set[trio.CancelScope] = set()
         self._changed = trio.lowlevel.ParkingLot()
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._scopes)
 
     def watch(self, app: "ASGIApp") -> "ASGIApp":
         async def counted(scope: "Scope", receive: "Receive", send: "Send") -> None:
             if scope["type"] != "http":
                 await app(scope, receive, send)
                 return
-            self.count += 1
+            begun = False
+
+            async def begin(message: "Message") -> None:
+                nonlocal begun
+                begun = True
+                await send(message)
+
+            cancelled = trio.CancelScope()
+            self._scopes.add(cancelled)
             try:
-                await app(scope, receive, send)
+                with cancelled:
+                    await app(scope, receive, begin)
+                if cancelled.cancelled_caught and not begun:
+                    await _end_of_kproxy()(scope, receive, send)
             finally:
-                self.count -= 1
+                self._scopes.remove(cancelled)
                 self._changed.unpark_all()
 
         return counted
@@ -53,6 +71,22 @@ class InFlight:
         """Waits until no request is in flight."""
         while self.count:
             await self._changed.park()
+
+    async def end(self) -> None:
+        """Ends the requests in flight: their clients receive 503."""
+        for scope in self._scopes:
+            scope.cancel()
+        with trio.move_on_after(_LAST_SECONDS):
+            await self.quiet()
+
+
+def _end_of_kproxy() -> "ASGIApp":
+    """The response to a request that kproxy ends because it stops."""
+    from kproxy.codec.messages import ErrorCode
+    from kproxy.control.problems import answer, of_error
+
+    why = "kproxy is being stopped; whether this was done is open: ask again after its restart, or another kproxy"
+    return answer(of_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, why))
 
 
 async def serve_control(

@@ -11,6 +11,7 @@ from kproxy.codec.messages import ErrorCode
 from kproxy.errors import KproxyError
 
 MEDIA_TYPE: Final = "application/problem+json"
+_RETRY_AFTER_SECONDS: Final = 1
 
 
 class Advice(NamedTuple):
@@ -92,7 +93,7 @@ def of_error(error_code: ErrorCode, message: str) -> Problem:
 
 
 def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The response."""
+    """The response; one that may be another a moment later says so (Retry-After)."""
     body: dict[str, Any] = {
         "type": f"urn:kproxy:error:{problem.error_code.name}",
         "title": problem.error_code.name,
@@ -101,4 +102,5 @@ def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> JSONRe
         "error_code": int(problem.error_code),
         "retriable": problem.error_code.retriable,
     }
-    return JSONResponse(body, status_code=problem.status, headers=headers, media_type=MEDIA_TYPE)
+    more = {"retry-after": str(_RETRY_AFTER_SECONDS)} if problem.status == HTTPStatus.SERVICE_UNAVAILABLE else {}
+    return JSONResponse(body, status_code=problem.status, headers={**(headers or {}), **more}, media_type=MEDIA_TYPE)

@@ -159,7 +159,20 @@ LISTED: Final = an_object(
     },
     "A transactional id in the list.",
 )
-LIST: Final = an_object({"transactions": list_of(LISTED)}, "All transactional ids.")
+_STALE: Final[Schema] = {
+    **an_object(
+        {
+            "as_of_ms": {
+                "type": ["integer", "null"],
+                "description": "When the log was read to its end last, in ms since 1970; null: it was not read yet.",
+            },
+            "reason": {"type": "string", "description": "Why it cannot be read now."},
+        },
+        "The age of what is shown if the transaction log cannot be read now; null if it is current.",
+    ),
+    "type": ["object", "null"],
+}
+LIST: Final = an_object({"transactions": list_of(LISTED), "stale": _STALE}, "All transactional ids.")
 
 _PARTITION: Final = an_object(
     {"topic": {"type": "string"}, "partition": {"type": "integer", "minimum": 0}}, "A partition."
@@ -206,6 +219,7 @@ DESCRIBED: Final = an_object(
         "instance_id": _INSTANCE,
         "last": _OUTCOME,
         "batch_ids": list_of({"type": "string"}, "Of the last 128 commits that had one, the oldest first."),
+        "stale": _STALE,
     },
     "A transactional id and its transaction.",
 )

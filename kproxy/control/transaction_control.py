@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from kproxy.txn.described import Described, Listed, OwnerId
+from kproxy.txn.described import Described, Listing, OwnerId
 
 
 class TransactionControl(Protocol):
@@ -94,10 +94,13 @@ class TransactionControl(Protocol):
         """
         ...
 
-    async def list(self) -> Sequence[Listed]:
-        """Every transactional id that the log knows."""
+    async def list(self) -> Listing:
+        """Every transactional id that the log knows, within a second or two: as it was read last if it cannot be read.
+
+        COORDINATOR_NOT_AVAILABLE if it was not read yet.
+        """
         ...
 
     async def describe(self, transactional_id: str) -> Described:
-        """One of them; TRANSACTIONAL_ID_NOT_FOUND if it is not known."""
+        """One of them, as ``list``; TRANSACTIONAL_ID_NOT_FOUND if it is not known."""
         ...

@@ -1,6 +1,7 @@
 """kproxy as demo and sandbox run it: a child process on loopback ports, stopped with them."""
 
 import contextlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,8 @@ from kproxy.testing.ports import free_ports
 _READY_SECONDS: Final = 20.0
 _STOP_SECONDS: Final = 10.0
 _SHOWN_BYTES: Final = 2000
+#: The beginning of a line that names an error, and is no line of the log.
+_ERROR: Final = "kproxy: "
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ def open_kproxy(sidecar: Sidecar, *options: str) -> Iterator[None]:
     Raises:
         DemoFailed: as `open_sidecar`.
     """
+    _refuse_taken(sidecar.http)
     command = [sys.executable, "-m", "kproxy", "run", "--listen", sidecar.address, "--http", sidecar.http, *options]
     with tempfile.TemporaryFile() as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:
@@ -64,10 +68,28 @@ def _await_ready(process: "subprocess.Popen[bytes]", sidecar: Sidecar, output: I
     deadline = time.monotonic() + _READY_SECONDS
     while not _is_ready(sidecar):
         if process.poll() is not None:
-            raise DemoFailed(f"kproxy ended with status {process.returncode}: {_tail(output)}")
+            raise DemoFailed(_last_words(process.returncode, _tail(output)))
         if time.monotonic() > deadline:
             raise DemoFailed(f"kproxy was not ready after {_READY_SECONDS:.0f} s: {_tail(output)}")
         time.sleep(0.05)
+
+
+def _refuse_taken(http: str) -> None:
+    """DemoFailed if a process listens there: its readiness would be taken for that of this kproxy."""
+    host, _, port = http.rpartition(":")
+    if not port.isdecimal():
+        return  # kproxy says what is wrong with it
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection((host.strip("[]") or "localhost", int(port)), timeout=1),
+    ):
+        raise DemoFailed(f"another process listens at {http}: choose another address for --http, or stop that process")
+
+
+def _last_words(status: int, printed: str) -> str:
+    """The errors that kproxy printed before it ended, without its log; all that it printed if there are none."""
+    errors = [line.removeprefix(_ERROR) for line in printed.splitlines() if line.startswith(_ERROR)]
+    return f"kproxy did not start: {'; '.join(errors)}" if errors else f"kproxy ended with status {status}: {printed}"
 
 
 def _is_ready(sidecar: Sidecar) -> bool:

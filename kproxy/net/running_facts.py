@@ -10,13 +10,14 @@ from kproxy import __version__
 from kproxy.codec.messages import api_name
 from kproxy.config import Config, show
 from kproxy.dedup.identity import Identity
-from kproxy.net.brokers.cluster import Cluster
+from kproxy.net.brokers.cluster import LOOK_SECONDS, Cluster
 from kproxy.net.connection import Connection
 from kproxy.net.sampler import INTERVAL_SECONDS, Sampler
 from kproxy.net.server import Server
 from kproxy.proxy.context import Fault
 from kproxy.proxy.facts import (
     MOST_ROWS,
+    BrokerDown,
     BrokerFact,
     ClientError,
     ClientFact,
@@ -29,8 +30,10 @@ from kproxy.proxy.facts import (
     Traffic,
     TransactionsFact,
     not_ready_reasons,
+    retried,
 )
 from kproxy.proxy.last_faults import ClientOrigin
+from kproxy.proxy.routing import Broker
 from kproxy.proxy.stats import Stats
 
 if TYPE_CHECKING:
@@ -221,6 +224,8 @@ class Facts:
 
     async def fleet(self) -> FleetFact:
         """All instances that announce themselves on the same brokers. OSError if their announcements are unreadable."""
+        if self._stats.upstream.outage is not None:
+            raise OSError(self._cluster.silence())  # nobody is to wait for what cannot be read
         return await self.fleet_log.read()
 
     # -- brokers
@@ -233,21 +238,37 @@ class Facts:
                 node_id=node_id,
                 address=str(broker.address),
                 rack=broker.rack,
-                up=node_id in self._cluster.map.members,
+                up=(down := self._down(broker)) is None,
+                down=down,
                 release=broker.release,
                 features=dict(broker.features),
                 port=broker.port,
                 connections=places.count(node_id),
                 errors=broker.errors,
-                last_error=_failure(broker.last_error),
+                last_error=self._last_error(broker),
             )
             for node_id, broker in sorted(self._cluster.map.brokers.items())[:MOST_ROWS]
         ]
         return Rows(len(self._cluster.map.brokers), rows)
 
+    def _down(self, broker: Broker) -> BrokerDown | None:
+        """The reason why a broker is down: it does not answer, or the others name it no more. None if it is up."""
+        silence, outage = self._cluster.contacts.silence(broker.address), self._stats.upstream.outage
+        if outage is not None:
+            since, error = (silence.since, silence.error) if silence is not None else (outage.since, outage.errors[-1])
+            return BrokerDown(int(since * 1000), error, retried(outage.pause_ms))
+        if broker.missing_since is not None:
+            max_age = f"{self._config.metadata_max_age_ms / 1000:g} s"
+            error = "the other brokers do not name it as a member of the cluster"
+            return BrokerDown(int(broker.missing_since * 1000), error, f"they are asked again every {max_age}")
+        if silence is not None:
+            return BrokerDown(int(silence.since * 1000), silence.error, retried(int(LOOK_SECONDS * 1000)))
+        return None
 
-def _failure(error: tuple[str, float] | None) -> Failure | None:
-    return None if error is None else Failure(error[0], int(error[1] * 1000))
+    def _last_error(self, broker: Broker) -> Failure | None:
+        silence = self._cluster.contacts.silence(broker.address)
+        errors = [*filter(None, [broker.last_error]), *([] if silence is None else [(silence.error, silence.at)])]
+        return max((Failure(reason, int(at * 1000)) for reason, at in errors), key=lambda row: row.at_ms, default=None)
 
 
 def _lane(identity: Identity, in_doubt: int) -> LaneFact:

@@ -106,8 +106,8 @@ class Upstream:
                 versions = await self._cluster.versions(broker)
                 io = await self._cluster.connect_for(self._session.client.principal, broker)
                 break
-            except (OSError, RemoteProtocolError):
-                self._cluster.count_error("connect", broker)
+            except (OSError, RemoteProtocolError) as error:
+                self._cluster.count_error("connect", broker, error)
                 self._cluster.refresh_soon()
         self._io, self._broker = io, broker
         self._stats.connections_open += 1

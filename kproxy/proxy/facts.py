@@ -4,9 +4,10 @@ Times are ms since 1970 where a name ends in ``_ms`` and says when, and ms where
 """
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from kproxy.proxy.upstream_stats import UpstreamStats
+from kproxy.proxy.upstream_stats import Outage, UpstreamStats
 
 #: Rows of a list at most: building a list blocks all clients for that time.
 MOST_ROWS = 500
@@ -78,14 +79,25 @@ class LaneFact(NamedTuple):
     in_doubt: int
 
 
+class BrokerDown(NamedTuple):
+    """A broker that does not answer, or is no member of the cluster."""
+
+    since_ms: int
+    reason: str
+    #: What kproxy does until it is up again, in words.
+    next: str
+
+
 class BrokerFact(NamedTuple):
     """One broker as this kproxy sees it."""
 
     node_id: int
     address: str
     rack: str | None
-    #: Whether the last Metadata response named it.
+    #: Whether the last Metadata response named it, and it answered when it was asked last.
     up: bool
+    #: None if it is up.
+    down: BrokerDown | None
     #: The release of Kafka that it is most like, as its versions tell; None: not asked yet.
     release: str | None
     #: Finalized features, as "transaction.version": 2 (KIP-584).
@@ -251,7 +263,29 @@ def not_ready_reasons(stats: UpstreamStats) -> list[str]:
     if not stats.listening:
         reasons.append("not listening for clients")
     if not stats.reached:
-        reasons.append("no broker answers" if stats.brokers else "no broker has been reached yet")
+        said = "no broker answers" if stats.brokers else "no broker has been reached yet"
+        reasons.append(said if stats.outage is None else f"{said}{outage_text(stats.outage)}")
     elif not stats.prepared:
         reasons.append(UNPREPARED)
     return reasons
+
+
+#: Errors that a reason lists; the others are counted.
+_MOST_ERRORS: Final = 3
+
+
+def outage_text(outage: Outage) -> str:
+    """The words that follow "no broker answers": since when, which errors, and what is tried next."""
+    errors = outage.errors[:_MOST_ERRORS]
+    more = f"; and {len(outage.errors) - len(errors)} more" if len(outage.errors) > len(errors) else ""
+    return f" since {utc(outage.since)}: {'; '.join(errors)}{more}; {retried(outage.pause_ms)}"
+
+
+def retried(pause_ms: int) -> str:
+    """The words for what is tried again, with this pause at most."""
+    return f"tried again every {pause_ms / 1000:g} s"
+
+
+def utc(seconds: float) -> str:
+    """A moment in seconds since the epoch, to the second."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

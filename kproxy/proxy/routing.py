@@ -71,6 +71,8 @@ class Broker:
     #: What failed towards it: how often, and what last and when (seconds since the epoch).
     errors: int = 0
     last_error: tuple[str, float] | None = None
+    #: Since when Metadata names it no more, in seconds since the epoch; None: the last response named it.
+    missing_since: float | None = None
     #: Its whole response to ApiVersions, as old as ``versions``.
     said: ApiVersionsResponse | None = None
 

@@ -3,8 +3,20 @@
 # ruff: noqa: RUF009 - these functions make a dataclasses.field, not a shared mutable default.
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kproxy.proxy.metric_fields import counters, gauge
+
+
+class Outage(NamedTuple):
+    """A time in which no broker answers."""
+
+    #: In seconds since the epoch.
+    since: float
+    #: Of the last attempt, each once; they name the brokers' addresses.
+    errors: tuple[str, ...]
+    #: The longest pause before the next attempt, in ms.
+    pause_ms: int
 
 
 @dataclass(slots=True)
@@ -13,6 +25,8 @@ class UpstreamStats:
 
     #: The brokers answered when they were last asked for their list.
     reached: bool = False
+    #: None while brokers answer, and before they were asked.
+    outage: Outage | None = None
     #: The log of producer ids is open; until then producers wait.
     prepared: bool = True
     #: Connections of clients are accepted.

@@ -1,6 +1,6 @@
 """The control API's description of a transaction, and its JSON: the same for server and client."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 _ONGOING: Final = "Ongoing"
@@ -35,6 +35,15 @@ class Outcome(NamedTuple):
     at_ms: int
 
 
+class Stale(NamedTuple):
+    """The age of a description of what the transaction log said before it could not be read any more."""
+
+    #: When the log was read to its end last, in ms since 1970; None: it was not read yet.
+    as_of_ms: int | None
+    #: Why it cannot be read now.
+    reason: str
+
+
 class Listed(NamedTuple):
     """One transactional id in a list; fields as in ``Described``."""
 
@@ -52,6 +61,14 @@ class Listed(NamedTuple):
     def is_undecided(self) -> bool:
         """Whether readers wait for a decision about it."""
         return self.state == _ONGOING or self.undecided_parts > 0
+
+
+class Listing(list[Listed]):
+    """Transactional ids; ``stale``: None if they are those of now."""
+
+    def __init__(self, rows: Iterable[Listed] = (), stale: Stale | None = None) -> None:
+        super().__init__(rows)
+        self.stale = stale
 
 
 class Described(NamedTuple):
@@ -77,6 +94,8 @@ class Described(NamedTuple):
     last: Outcome | None
     #: Of the latest commits that had one, the oldest first: a commit of one of them changes nothing.
     batch_ids: tuple[str, ...] = ()
+    #: None if this is the state of now.
+    stale: Stale | None = None
 
     @property
     def owner(self) -> OwnerId:
@@ -98,6 +117,25 @@ def listed_from(row: Mapping[str, Any]) -> Listed:
     return Listed(**{name: row[name] for name in Listed._fields})
 
 
+def listing_json(found: Listing) -> dict[str, Any]:
+    """A list as the API writes it."""
+    return {"transactions": [listed_json(row) for row in found], "stale": _stale_json(found.stale)}
+
+
+def listing_from(found: Mapping[str, Any]) -> Listing:
+    """``listing_json`` backwards; fields of a newer kproxy are passed over. KeyError or TypeError if it is none."""
+    return Listing((listed_from(row) for row in found["transactions"]), _stale_from(found))
+
+
+def _stale_json(stale: Stale | None) -> dict[str, Any] | None:
+    return None if stale is None else stale._asdict()
+
+
+def _stale_from(found: Mapping[str, Any]) -> Stale | None:
+    stale = found.get("stale")  # an older kproxy does not say
+    return None if stale is None else Stale(**{name: stale[name] for name in Stale._fields})
+
+
 def described_json(found: Described) -> dict[str, Any]:
     """A transaction as the API writes it."""
     return found._asdict() | {
@@ -107,13 +145,14 @@ def described_json(found: Described) -> dict[str, Any]:
         "parts": [part._asdict() for part in found.parts],
         "last": found.last._asdict() if found.last else None,
         "batch_ids": list(found.batch_ids),
+        "stale": _stale_json(found.stale),
     }
 
 
 def described_from(found: Mapping[str, Any]) -> Described:
     """``described_json`` backwards; fields of a newer kproxy are passed over. KeyError or TypeError if it is none."""
     last = found["last"]
-    plain = {name: found[name] for name in Described._fields if name != "batch_ids"}
+    plain = {name: found[name] for name in Described._fields if name not in ("batch_ids", "stale")}
     return Described(
         **plain
         | {
@@ -125,5 +164,6 @@ def described_from(found: Mapping[str, Any]) -> Described:
             ),
             "last": Outcome(**{name: last[name] for name in Outcome._fields}) if last else None,
             "batch_ids": tuple(found.get("batch_ids", ())),  # an older kproxy does not say
+            "stale": _stale_from(found),
         }
     )

@@ -56,6 +56,8 @@ async def test_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         "given up",
         "Produce v2, Fetch v3",
         "1 client, listed below",
+        "broker 2 is down since 2023-11-14 22:13:30 UTC: cannot connect to kafka-2:9092: Connection refused; "
+        "tried again every 2 s",
     ):
         assert words in out
     assert err == ""

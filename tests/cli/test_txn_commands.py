@@ -12,9 +12,9 @@ from kproxy.cli import main
 from kproxy.codec.messages import ErrorCode
 from kproxy.config import Address, Config, ExitCode
 from kproxy.control.listeners import serve_control
-from kproxy.txn.described import OwnerId
+from kproxy.txn.described import OwnerId, Stale
 from kproxy.txn.txn_error import TxnError
-from tests.control.fake_transactions import FakeTransactions
+from tests.control.fake_transactions import NOW_MS, FakeTransactions
 
 TOKEN = "correct-horse-battery"
 
@@ -55,6 +55,36 @@ async def test_one_after_the_other(tmp_path: Path, capsys: pytest.CaptureFixture
     assert err == ""
     assert control.calls[0] == ("begin", "loader", None, 5000)
     assert ("commit", "kproxy-loader", "7", (), None, False) in control.calls
+
+
+@pytest.mark.parametrize(
+    ("as_of_ms", "sentence"),
+    [
+        (
+            NOW_MS,
+            "This is as of 2023-11-14 22:13:20 UTC, for the transaction log cannot be read now: no broker answers.",
+        ),
+        (
+            None,
+            "Only what is open at this kproxy is known, for the transaction log was not read yet: no broker answers.",
+        ),
+    ],
+)
+async def test_what_is_old_says_so_beside_the_answer(
+    as_of_ms: int | None, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    control = FakeTransactions(stale=Stale(as_of_ms, "no broker answers"))
+
+    def work() -> None:
+        assert main(["txn", "begin", "--client-id", "loader"]) == ExitCode.OK
+        capsys.readouterr()
+        for command in (["list", "--json"], ["describe", "kproxy-loader", "--json"]):
+            assert main(["txn", *command]) == ExitCode.OK
+            out, err = capsys.readouterr()
+            assert "kproxy-loader" in str(json.loads(out))
+            assert err == f"{sentence}\n"
+
+    await with_control(tmp_path, control, work)
 
 
 async def test_members_are_passed_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,5 @@
 import errno
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,28 @@ def test_an_address_that_cannot_be_listened_on_comes_with_advice(number: int, ad
     error = cannot_listen("control.http", "127.0.0.1:80", OSError(number, "no"))
     assert str(error).startswith("cannot listen on control.http = '127.0.0.1:80': no; ")
     assert advice in str(error)
+    assert error.exit_code == ExitCode.CANNOT_BIND
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (
+            errno.EACCES,
+            "kproxy's user may not create it: let that user write to /run/kproxy, or choose another path",
+        ),
+        (errno.ENOENT, "there is no directory /run/kproxy: create it, or choose another path for --control-socket"),
+        (errno.ENOTDIR, "/run/kproxy is no directory: choose another path for --control-socket"),
+        (errno.EROFS, "/run/kproxy is read-only: choose a path on another file system for --control-socket"),
+        (None, "the path of a Unix socket has at most 107 bytes: choose a shorter one for --control-socket"),
+    ],
+)
+def test_a_socket_that_cannot_be_created_comes_with_advice_about_its_path(number: int | None, advice: str) -> None:
+    why = OSError("AF_UNIX path too long") if number is None else OSError(number, "no")
+    error = cannot_listen("control.socket", Path("/run/kproxy/control.sock"), why)
+    assert str(error).startswith("cannot listen on control.socket = '/run/kproxy/control.sock': ")
+    assert f"; {advice}" in str(error)
+    assert "1024" not in str(error)
     assert error.exit_code == ExitCode.CANNOT_BIND
 
 

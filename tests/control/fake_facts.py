@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from kproxy.proxy.facts import (
+    BrokerDown,
     BrokerFact,
     ClientError,
     ClientFact,
@@ -41,6 +42,7 @@ BROKER = BrokerFact(
     address="kafka-1:9092",
     rack="a",
     up=True,
+    down=None,
     release="4.1",
     features={"metadata.version": 27, "transaction.version": 2},
     port=19093,
@@ -48,7 +50,8 @@ BROKER = BrokerFact(
     errors=2,
     last_error=Failure("connect", NOW_MS - 60_000),
 )
-LOST_BROKER = BrokerFact(2, "kafka-2:9092", None, False, None, {}, None, 0, 0, None)
+LOST = BrokerDown(NOW_MS - 90_000, "cannot connect to kafka-2:9092: Connection refused", "tried again every 2 s")
+LOST_BROKER = BrokerFact(2, "kafka-2:9092", None, False, LOST, None, {}, None, 0, 0, None)
 STATUS = Status(
     instance_id="box-1",
     version="0.1.0",

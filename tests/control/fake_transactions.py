@@ -7,7 +7,7 @@ from itertools import count
 import trio
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.txn.described import Described, DescribedPart, Listed, Outcome, OwnerId
+from kproxy.txn.described import Described, DescribedPart, Listed, Listing, Outcome, OwnerId, Stale
 from kproxy.txn.txn_error import TxnError
 
 MAX_TIMEOUT_MS = 900_000
@@ -24,6 +24,8 @@ class FakeTransactions:
     failures: list[Exception] = field(default_factory=list)
     #: Set: a commit waits here, as for a broker that does not answer.
     stuck: trio.Event | None = None
+    #: How old what is listed and described is.
+    stale: Stale | None = None
     _owners: dict[str, int] = field(default_factory=dict)
     _producer_ids: Iterator[int] = field(default_factory=lambda: count(1000))
 
@@ -123,13 +125,14 @@ class FakeTransactions:
     async def reject(self, producer_id: int) -> None:
         await self._called("reject", producer_id)
 
-    async def list(self) -> Sequence[Listed]:
+    async def list(self) -> Listing:
         await self._called("list")
-        return [Listed(*(getattr(found, name) for name in Listed._fields)) for found in self.ids.values()]
+        rows = (Listed(*(getattr(found, name) for name in Listed._fields)) for found in self.ids.values())
+        return Listing(rows, self.stale)
 
     async def describe(self, transactional_id: str) -> Described:
         await self._called("describe", transactional_id)
-        return self._find(transactional_id)
+        return self._find(transactional_id)._replace(stale=self.stale)
 
     def write(self, transactional_id: str, topic: str, partition: int) -> None:
         """What a producer of the transaction would do."""

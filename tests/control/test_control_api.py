@@ -13,10 +13,10 @@ from kproxy.control.guard import Guard, Rules, by_rules
 from kproxy.control.json_schema import faults
 from kproxy.control.openapi import document
 from kproxy.control.schemas import DESCRIBED, LIST, PROBLEM
-from kproxy.txn.described import OwnerId
+from kproxy.txn.described import OwnerId, Stale
 from kproxy.txn.txn_error import TxnError
 from tests.control.asgi import JSON, Answer, call, post
-from tests.control.fake_transactions import FakeTransactions
+from tests.control.fake_transactions import NOW_MS, FakeTransactions
 
 ALL = "/v1/transactions"
 ID, OWNER = OwnerId(1000, 0), {"producer_id": 1000, "producer_epoch": 0}
@@ -126,6 +126,25 @@ async def test_a_slash_is_a_part_of_a_transactional_id() -> None:
     assert (await call(served(control), "GET", f"{ALL}/x%2Fcommit")).json["transactional_id"] == "x/commit"
     assert (await post(served(control), f"{ALL}/x%2Fcommit/commit", {"batch_id": "7"})).status == 200
     assert (await post(served(control), f"{ALL}/x%2Fcommit")).status == 405
+
+
+async def test_what_is_old_says_how_old_it_is_and_why() -> None:
+    control = FakeTransactions(stale=Stale(NOW_MS, "no broker answers"))
+    await control.begin(client_id="a", transactional_id="one", timeout_ms=1)
+    app = served(control)
+    for path, schema in ((ALL, LIST), (f"{ALL}?undecided=true", LIST), (f"{ALL}/one", DESCRIBED)):
+        answer = await call(app, "GET", path)
+        assert answer.status == 200
+        assert not list(faults(answer.json, schema))
+        assert answer.json["stale"] == {"as_of_ms": NOW_MS, "reason": "no broker answers"}
+
+
+async def test_where_nothing_is_known_the_reason_comes_with_a_time_to_ask_again() -> None:
+    control = FakeTransactions(failures=[TxnError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no broker answers")])
+    answer = await call(served(control), "GET", ALL)
+    assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+    assert "no broker answers" in answer.json["detail"]
+    assert "retry-after" not in (await call(served(control), "GET", f"{ALL}/none")).headers
 
 
 async def test_list_and_describe() -> None:

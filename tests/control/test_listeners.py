@@ -191,3 +191,28 @@ async def test_requests_are_waited_for() -> None:
             await trio.testing.wait_all_tasks_blocked()
             may_end.set()
         assert in_flight.count == 0
+
+
+async def test_a_request_that_is_ended_is_answered_unless_its_response_has_begun() -> None:
+    in_flight, sent = InFlight(), list[Any]()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def waits(scope: Scope, receive: Receive, send: Send) -> None:
+        await trio.sleep_forever()
+
+    async def has_begun(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await trio.sleep_forever()
+
+    for app, statuses in ((waits, [503]), (has_begun, [200])):
+        sent.clear()
+        with trio.fail_after(120):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(in_flight.watch(app), {"type": "http", "method": "POST"}, nothing, send)
+                await trio.testing.wait_all_tasks_blocked()
+                await in_flight.end()
+                assert in_flight.count == 0
+        assert [message["status"] for message in sent if "status" in message] == statuses
+    await in_flight.end()

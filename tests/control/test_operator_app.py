@@ -11,7 +11,7 @@ from kproxy.control.listeners import serve_http
 from kproxy.proxy.client_stats import ClientStats
 from kproxy.proxy.facts import UNPREPARED, not_ready_reasons
 from kproxy.proxy.stats import Stats
-from kproxy.proxy.upstream_stats import UpstreamStats
+from kproxy.proxy.upstream_stats import Outage, UpstreamStats
 from tests.control.fake_facts import FakeFacts
 from tests.control.fake_transactions import FakeTransactions
 
@@ -61,6 +61,30 @@ async def test_readyz_when_ready() -> None:
     status, _, body = await fetch(Stats(upstream=UpstreamStats(reached=True, listening=True, brokers=3)), "/readyz")
     assert status == 200
     assert json.loads(body) == {"ready": True, "brokers": 3, "reasons": []}
+
+
+@pytest.mark.parametrize(
+    ("brokers", "errors", "reason"),
+    [
+        (
+            3,
+            ("cannot connect to a:1: Connection refused",),
+            "no broker answers since 2026-11-30 20:50:00Z: cannot connect to a:1: Connection refused; "
+            "tried again every 1.5 s",
+        ),
+        (
+            0,
+            ("a", "b", "c", "d", "e"),
+            "no broker has been reached yet since 2026-11-30 20:50:00Z: a; b; c; and 2 more; tried again every 1.5 s",
+        ),
+    ],
+)
+def test_an_outage_says_since_when_and_why_and_what_is_tried_next(
+    brokers: int, errors: tuple[str, ...], reason: str
+) -> None:
+    outage = Outage(1_796_071_800.5, errors, 1500)
+    stats = UpstreamStats(listening=True, brokers=brokers, outage=outage)
+    assert not_ready_reasons(stats) == [reason]
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,14 @@ def test_a_successor_keeps_its_socket(tmp_path: Path) -> None:
     assert path.exists()
 
 
-@pytest.mark.parametrize("name", ["none/c.sock", "x" * 120])
-def test_a_path_that_cannot_be_ends_the_start(tmp_path: Path, name: str) -> None:
-    with pytest.raises(StartupError, match=r"cannot listen on control\.socket"), unix_listener(OPTION, tmp_path / name):
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("none/c.sock", "there is no directory"), ("file/c.sock", "is no directory"), ("x" * 120, "choose a shorter one")],
+)
+def test_a_path_that_cannot_be_ends_the_start_with_advice(tmp_path: Path, name: str, advice: str) -> None:
+    (tmp_path / "file").touch()
+    error = rf"cannot listen on control\.socket.*; .*{advice}"
+    with pytest.raises(StartupError, match=error), unix_listener(OPTION, tmp_path / name):
         pass
 
 

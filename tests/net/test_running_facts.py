@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from kproxy.codec._generated.api_versions import ApiVersionsRequest
-from kproxy.codec._generated.metadata import MetadataRequest
+from kproxy.codec._generated.metadata import MetadataRequest, MetadataResponse
 from kproxy.codec.messages import ApiKey
 from kproxy.control import fact_schemas
 from kproxy.control.json_schema import faults
@@ -16,8 +16,8 @@ from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.net.running_facts import Facts
 from kproxy.net.sampler import Sampler
 from kproxy.proxy.durations import Requests
-from kproxy.proxy.facts import UNPREPARED, fact_json
-from kproxy.testing.fake_broker import open_fake_cluster
+from kproxy.proxy.facts import UNPREPARED, fact_json, utc
+from kproxy.testing.fake_broker import Answer, open_fake_cluster
 from tests.net.harness import Proxied, eventually, metadata, produce, proxied, running
 
 pytestmark = pytest.mark.idle_clock
@@ -141,7 +141,59 @@ async def test_a_broker_that_can_not_be_reached_has_an_error() -> None:
         row = facts.brokers().rows[1]
     assert row.errors >= 1
     assert row.last_error is not None
-    assert row.last_error.reason == "connect"
+    assert "cannot connect to" in row.last_error.reason
+
+
+async def test_while_no_broker_answers_status_and_rows_say_since_when_and_why_and_what_is_tried_next() -> None:
+    async with watched(retry_backoff_max_ms=1000) as (proxy, facts):
+        before = facts.status().now_ms
+        for node_id in (1, 2):
+            await proxy.fake.stop_broker(node_id)
+        await eventually(lambda: not facts.status().ready)
+        [reason] = facts.status().reasons
+        since = f"no broker answers since {utc(before // 1000)[:10]}"
+        assert reason.startswith(since)
+        assert "Connection refused" in reason
+        assert reason.endswith("; tried again every 1 s")
+        for row in facts.brokers().rows:
+            assert not row.up
+            assert row.down is not None
+            assert before <= row.down.since_ms <= facts.status().now_ms
+            assert f"cannot connect to {row.address}: Connection refused" in row.down.reason
+            assert row.down.next == "tried again every 1 s"
+            assert row.last_error is not None
+        with trio.fail_after(1), pytest.raises(OSError, match="no broker answers since"):
+            await facts.fleet()
+        await proxy.fake.start_broker(1)
+        await eventually(lambda: facts.status().ready)
+        await eventually(lambda: facts.brokers().rows[0].up)
+
+
+async def test_a_broker_that_ends_its_connections_is_down_before_anybody_needs_it() -> None:
+    async with watched() as (proxy, facts):
+        await proxy.cluster.versions(proxy.cluster.map.brokers[2])  # over a connection that is idle from now on
+        everybody = await proxy.cluster.ask_any(MetadataRequest(topics=[]), MetadataResponse)
+        proxy.brokers.control(ApiKey.METADATA, lambda _: Answer(everybody))
+        await proxy.fake.stop_broker(2)
+        await eventually(lambda: not facts.brokers().rows[1].up)
+        down = facts.brokers().rows[1].down
+        assert down is not None
+        assert "Connection refused" in down.reason
+        assert down.next == "tried again every 2 s"
+        assert facts.status().ready
+        await proxy.fake.start_broker(2)
+        await eventually(lambda: facts.brokers().rows[1].up)
+
+
+async def test_a_broker_that_the_others_do_not_name_is_down() -> None:
+    async with watched() as (proxy, facts):
+        await proxy.fake.stop_broker(2)
+        await proxy.cluster.refresh()
+        row = facts.brokers().rows[1]
+        assert (row.up, row.down is None) == (False, False)
+        assert row.down is not None
+        assert row.down.reason == "the other brokers do not name it as a member of the cluster"
+        assert row.down.next == "they are asked again every 30 s"
 
 
 @pytest.mark.parametrize("name", ["status", "clients", "lanes", "brokers"])

@@ -5,16 +5,21 @@ from kproxy.txn.described import (
     Described,
     DescribedPart,
     Listed,
+    Listing,
     Outcome,
+    Stale,
     described_from,
     described_json,
     listed_from,
     listed_json,
+    listing_from,
+    listing_json,
 )
 
 NUMBERS = st.integers(-1, 2**63 - 1)
 PARTS = st.builds(DescribedPart, st.text(), NUMBERS, NUMBERS, st.booleans())
 OUTCOMES = st.builds(Outcome, st.booleans(), st.text(), NUMBERS)
+STALE = st.none() | st.builds(Stale, st.none() | NUMBERS, st.text())
 DESCRIBED = st.builds(
     Described,
     transactional_id=st.text(),
@@ -30,6 +35,7 @@ DESCRIBED = st.builds(
     instance_id=st.text(),
     last=st.none() | OUTCOMES,
     batch_ids=st.lists(st.text(), max_size=3).map(tuple),
+    stale=STALE,
 )
 LISTED = st.builds(Listed, st.text(), st.text(), st.text(), NUMBERS, NUMBERS, st.none() | NUMBERS, st.text(), NUMBERS)
 
@@ -54,10 +60,21 @@ def test_what_a_newer_one_says_beside_is_passed_over(row: Listed) -> None:
 
 @settings(deadline=None)
 @given(DESCRIBED)
-def test_an_older_one_does_not_say_which_batches_were_committed(found: Described) -> None:
+def test_an_older_one_does_not_say_which_batches_were_committed_or_how_old_it_is(found: Described) -> None:
     told = described_json(found)
-    del told["batch_ids"]
-    assert described_from(told) == found._replace(batch_ids=())
+    del told["batch_ids"], told["stale"]
+    assert described_from(told) == found._replace(batch_ids=(), stale=None)
+
+
+@settings(deadline=None)
+@given(st.lists(LISTED, max_size=3), STALE)
+def test_a_list_comes_back_as_it_was(rows: list[Listed], stale: Stale | None) -> None:
+    told = listing_json(Listing(rows, stale))
+    found = listing_from(told)
+    assert (found, found.stale) == (rows, stale)
+    del told["stale"]
+    older = listing_from(told)
+    assert (older, older.stale) == (rows, None)
 
 
 @settings(deadline=None)

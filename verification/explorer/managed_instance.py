@@ -63,7 +63,10 @@ class HandPorts:
         """Read the log, as the product does."""
         return await self._instance.jobs.run(lambda: self._instance.read_to_end(name))
 
-    async def names(self) -> Sequence[str]:
+    async def refresh(self, name: str | None) -> None:
+        """All that is written is read at once."""
+
+    def names(self) -> Sequence[str]:
         """Nobody asks for them."""
         return ()
 

@@ -18,7 +18,7 @@ from kproxy.control.places import Limits, Places
 from kproxy.injection.webhook import make_app, make_pages
 from kproxy.injection.webhook_stats import WebhookStats
 from kproxy.injection.wishes import Sidecar
-from kproxy.txn.described import Described, Listed
+from kproxy.txn.described import Described, Listing
 from kproxy.txn.txn_error import TxnError
 from verification.fuzz.choices import Choices
 from verification.fuzz.target import Bound, Finding, Target, expect, without_threads
@@ -33,8 +33,8 @@ _KNOWN: Final = Described("a", "Ongoing", "c", 1, 2, None, 1000, (("t", 0),), ("
 class _Control:
     """A service of transactions that does whatever it is asked, unless the id's name begins with an x."""
 
-    async def list(self) -> list[Listed]:
-        return []
+    async def list(self) -> Listing:
+        return Listing()
 
     def __getattr__(self, name: str) -> Any:
         async def call(named: object = "", *positional: object, **more: object) -> Described:

@@ -95,7 +95,8 @@ const COLUMNS = {
   brokers: [
     ["Broker", (row) => row.node_id, "", (row) => row.node_id],
     ["Address", (row) => row.address],
-    ["State", (row) => (row.up ? "up" : "down"), (row) => (row.up ? "" : "warn")],
+    ["State", (row) => (row.up ? "up" : `down since ${moment(row.down.since_ms)}: ${row.down.reason}; ${row.down.next}`),
+      (row) => (row.up ? "" : "wide warn")],
     ["Like Kafka", (row) => row.release || "not asked yet"],
     ["Rack", (row) => row.rack || "–"],
     ["Port here", (row) => (row.port === null ? "none" : row.port), "number", (row) => row.port],
@@ -358,9 +359,14 @@ async function get(path) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   const answer = await fetch(path, { headers, signal: AbortSignal.timeout(PATIENCE_MS) });
   if (answer.status === 401) askForKey();
-  if (answer.status === 403) throw new Error((await answer.json()).detail);
+  if (answer.status === 403 || answer.status === 503) throw new Error((await answer.json()).detail);
   if (!answer.ok) throw new Error(`${path} answered ${answer.status}`);
   return JSON.parse((await answer.text()).replace(LONG_IDS, '"producer_id":"$1"'));
+}
+
+function age(stale) {
+  const known = stale.as_of_ms === null ? "Only those that are open here are known" : `As of ${moment(stale.as_of_ms)}`;
+  return `${known}, for the transaction log cannot be read now: ${stale.reason}.`;
 }
 
 async function transactions(now) {
@@ -369,12 +375,13 @@ async function transactions(now) {
   if (dialog.open) return;
   try {
     const found = await get("/v1/transactions?undecided=true");
-    note.hidden = ability === "token" || !found.transactions.length;
-    note.textContent = REASONS[ability] || "";
+    const ways = found.transactions.length ? REASONS[ability] || "" : "";
+    note.textContent = [found.stale ? age(found.stale) : "", ways].filter(Boolean).join(" ");
+    note.hidden = !note.textContent;
     fill("transactions", found.transactions.slice(0, 200), found.transactions.length, now, abortCell);
   } catch (error) {
     note.hidden = false;
-    note.textContent = "The transaction log cannot be read now.";
+    note.textContent = `Transactions are not known now: ${error.message}`;
     fill("transactions", [], 0, now);
   }
 }

@@ -17,13 +17,15 @@ from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.broker_client import M, as_it_is
 from kproxy.net.brokers.cluster_identity import ClusterIdentity
+from kproxy.net.brokers.contacts import Contacts
 from kproxy.net.brokers.coordinators import Coordinators
 from kproxy.net.brokers.metadata import Metadata
 from kproxy.net.brokers.pool import Pool
 from kproxy.net.brokers.response_room import ResponseRoom
 from kproxy.net.network import ByteIO, ClientNetworks, Network
+from kproxy.proxy.facts import outage_text, utc
 from kproxy.proxy.routing import Address, Broker, ClusterMap
-from kproxy.proxy.upstream_stats import UpstreamStats
+from kproxy.proxy.upstream_stats import Outage, UpstreamStats
 from kproxy.txn.ids import turn_of
 
 log = structlog.get_logger("kproxy.cluster")
@@ -38,6 +40,8 @@ _PRODUCER_ID_TRIES = 30
 _SPREAD: Final = 0.2
 #: Connections of kproxy's own to one broker.
 _MOST_CONNECTIONS: Final = 4
+#: A broker that has ended kproxy's connection, or did not answer, is asked again after so long.
+LOOK_SECONDS: Final = 2.0
 
 
 class Cluster:
@@ -64,6 +68,8 @@ class Cluster:
         self.map = cluster_map
         self.network = network
         self._networks = clients
+        #: Which brokers answer kproxy's own requests.
+        self.contacts = Contacts(network.wall, self.refresh_soon)
         #: For what is answered soon.
         self.identity = ClusterIdentity(self.count_error)
         self.pool = self.new_pool(most=_MOST_CONNECTIONS)
@@ -80,7 +86,15 @@ class Cluster:
     # -- members
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keeps the list of brokers fresh, for ever. ``started`` once the first response came."""
+        """Keeps the list of brokers fresh, and asks those that do not answer, for ever.
+
+        ``started`` once the first response came.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch_members)
+            await self._keep_fresh(task_status)
+
+    async def _keep_fresh(self, task_status: trio.TaskStatus[None]) -> None:
         backoff, warned, started = Backoff(self._config), False, False
         # Instances that began at the same time are not to ask at the same time for ever.
         spread = 1 - _SPREAD * turn_of(self._config.instance_id)
@@ -89,6 +103,7 @@ class Cluster:
                 await self.refresh()
             except (OSError, RemoteProtocolError) as error:
                 self._stats.reached = False
+                self._stats.outage = self._outage(error)
                 self.count_error("metadata")
                 if not warned:
                     log.warning(
@@ -103,7 +118,7 @@ class Cluster:
                 log.info("broker reached", brokers=len(self.map.brokers))
             backoff.reset()
             warned = False
-            self._stats.reached = True
+            self._stats.reached, self._stats.outage = True, None
             if not started:
                 started = True
                 task_status.started()
@@ -111,6 +126,43 @@ class Cluster:
             with trio.move_on_after(self._config.metadata_max_age_ms / 1000 * spread):
                 await self._outdated.wait()
             self._outdated = trio.Event()
+
+    def _outage(self, error: OSError | RemoteProtocolError) -> Outage:
+        """The outage, after all brokers were asked in vain and the last attempt failed with ``error``."""
+        known, now = self._stats.outage, self.network.wall()
+        silent = self.contacts.silent(self._addresses())
+        since = min([now, *(each.since for each in silent)]) if known is None else known.since
+        errors = dict.fromkeys([each.error for each in silent] or [str(error)])
+        return Outage(since, tuple(errors), self._config.retry_backoff_max_ms)
+
+    def silence(self) -> str:
+        """Words for which brokers do not answer, since when and why; empty if all do, as far as that is known."""
+        if self._stats.outage is not None:
+            return f"no broker answers{outage_text(self._stats.outage)}"
+        silent = self.contacts.silent(self._addresses())
+        return "; ".join(f"{each.error}, no answer since {utc(each.since)}" for each in silent)
+
+    async def _watch_members(self) -> None:
+        """Asks brokers that have ended kproxy's connection, or did not answer, for ever; while none does, ``run`` asks.
+
+        So the loss of a broker is known before somebody needs it, and its return, too.
+        """
+        while True:
+            await trio.sleep(LOOK_SECONDS)
+            if self._stats.reached:
+                async with trio.open_nursery() as nursery:
+                    for broker in [self.map.brokers[node_id] for node_id in sorted(self.map.members)]:
+                        lost = self.pool.has_lost(broker.address)
+                        if lost or self.contacts.silence(broker.address) is not None:
+                            nursery.start_soon(self._ask_again, broker)
+
+    async def _ask_again(self, broker: Broker) -> None:
+        self.pool.close_idle(broker.address)
+        try:
+            async with self.pool.to(broker.address):
+                pass
+        except (OSError, RemoteProtocolError) as error:
+            self.count_error("connect", broker, error)
 
     def refresh_soon(self) -> None:
         """Asks for a refresh soon: something that was believed of the brokers turned out wrong."""
@@ -126,9 +178,11 @@ class Cluster:
         self.map.members = {row.node_id for row in response.brokers}
         for row in response.brokers:
             self.map.brokers[row.node_id].rack = row.rack
+            self.map.brokers[row.node_id].missing_since = None
         for node_id in set(self.map.brokers) - self.map.members:
             # its port stays: a broker that restarts comes back under its id
-            self.map.brokers[node_id].versions = None
+            missing = self.map.brokers[node_id]
+            missing.versions, missing.missing_since = None, missing.missing_since or self.network.wall()
         self._stats.brokers = len(response.brokers)
 
     async def learn(self, brokers: Iterable[tuple[int, Address]]) -> None:
@@ -137,6 +191,7 @@ class Cluster:
             for node_id, address in brokers:
                 broker = self.map.brokers.setdefault(node_id, Broker(node_id, address))
                 if broker.address != address:
+                    self.contacts.forget(broker.address)
                     broker.address, broker.versions = address, None
                 if broker.port is None and node_id not in self._portless and self.open_port is not None:
                     await self.open_port(broker)
@@ -173,7 +228,9 @@ class Cluster:
         ``principal``: that of the client for which they are; None: kproxy's own.
         """
         network = self.network if principal is None else self.network_on_behalf(principal)
-        return Pool(network, self._config, self.room, self.identity.verify, most)
+        # A login that fails for a client says nothing of the broker.
+        contacts = self.contacts if principal is None else None
+        return Pool(network, self._config, self.room, self.identity.verify, most, contacts)
 
     async def versions(self, broker: Broker) -> Mapping[int, VersionRange]:
         """The versions that a broker serves. OSError, RemoteProtocolError.
@@ -201,8 +258,8 @@ class Cluster:
     async def ask_any(self, request: Message, answer: type[M], versions: VersionRange = ANY) -> M:
         """The first response that any broker gives. OSError, RemoteProtocolError."""
         error: OSError | RemoteProtocolError = OSError("no broker is known")
-        addresses = [*self._config.bootstrap_servers, *(broker.address for broker in self.map.brokers.values())]
-        connected = [address for address in dict.fromkeys(addresses) if self.pool.is_connected(address)]
+        addresses = self._addresses()
+        connected = [address for address in addresses if self.pool.is_connected(address)]
         self._turn += 1
         first = self._turn % max(1, len(connected))  # in turn: one that is cut off from the others knows old leaders
         for address in dict.fromkeys([*connected[first:], *connected[:first], *addresses]):
@@ -211,6 +268,11 @@ class Cluster:
             except (OSError, RemoteProtocolError) as failed:
                 error = failed.with_traceback(None)  # that would keep this frame, and so the error and all it read
         raise error
+
+    def _addresses(self) -> list[Address]:
+        """The addresses at which brokers may be, each once."""
+        known = (broker.address for broker in self.map.brokers.values())
+        return list(dict.fromkeys([*self._config.bootstrap_servers, *known]))
 
     async def new_producer_id(self) -> int:
         """A new producer id of the cluster's (KIP-98). OSError, RemoteProtocolError if none is available."""
@@ -228,12 +290,12 @@ class Cluster:
             raise OSError("the brokers assign producer ids of 2^61 and more, which kproxy reserves for its own batches")
         raise OSError(f"InitProducerId failed with error {error}")
 
-    def count_error(self, kind: str, broker: Broker | None = None) -> None:
-        """Counts a failure towards the brokers, or towards one."""
+    def count_error(self, kind: str, broker: Broker | None = None, error: Exception | None = None) -> None:
+        """Counts a failure towards the brokers, or towards one, of which ``error`` is shown."""
         self._stats.errors[kind] = self._stats.errors.get(kind, 0) + 1
         if broker is not None:
             broker.errors += 1
-            broker.last_error = kind, self.network.wall()
+            broker.last_error = kind if error is None else f"{kind}: {error}", self.network.wall()
 
     def close(self) -> None:
         """Closes kproxy's own connections."""

@@ -10,6 +10,7 @@ from kproxy.config.broker_options import BrokerOptions
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.backoff import Backoff
 from kproxy.net.brokers.broker_client import BrokerClient
+from kproxy.net.brokers.contacts import Contacts
 from kproxy.net.brokers.response_room import ResponseRoom
 from kproxy.net.network import Network
 from kproxy.proxy.routing import Address
@@ -38,16 +39,18 @@ class Pool:
         room: ResponseRoom,
         verify: Verify | None = None,
         most: int = 1 << 30,
+        contacts: Contacts | None = None,
     ) -> None:
         """Connects and asks within ``config``'s time-outs. ``room``: for responses, of all pools of the process.
 
-        ``verify`` raises an error if a broker is not to be used.
+        ``verify`` raises an error if a broker is not to be used. ``contacts`` record which brokers answer.
         """
         self._responses = room
         self._verify = verify
         self._network = network
         self._config = config
         self._most = most
+        self._contacts = contacts
         self._room: dict[Address, trio.Semaphore] = {}
         self._idle: dict[Address, list[BrokerClient]] = {}
         self._used: dict[Address, set[BrokerClient]] = {}
@@ -66,6 +69,10 @@ class Pool:
             used.add(client)
             try:
                 yield client
+            except (OSError, RemoteProtocolError) as error:
+                if client.closed:
+                    self._failed(address, error)
+                raise
             finally:
                 used.discard(client)
                 if not used:
@@ -87,20 +94,36 @@ class Pool:
         except RemoteProtocolError as error:
             backoff = Backoff(config) if shunned is None else shunned.backoff
             self._shunned[address] = _Shunned(str(error), trio.current_time() + backoff.next(), backoff)
+            self._failed(address, error)
+            raise
+        except OSError as error:
+            self._failed(address, error)
             raise
         self._shunned.pop(address, None)
         try:
             if self._verify is not None:
                 await self._verify(client, address)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, (OSError, RemoteProtocolError)):
+                self._failed(address, error)
             client.close()
             raise
         client.verified()
+        if self._contacts is not None:
+            self._contacts.answered(address)
         return client
+
+    def _failed(self, address: Address, error: OSError | RemoteProtocolError) -> None:
+        if self._contacts is not None:
+            self._contacts.failed(address, error)
 
     def is_connected(self, address: Address) -> bool:
         """Whether a connection to a broker is idle."""
         return bool(self._idle.get(address))
+
+    def has_lost(self, address: Address) -> bool:
+        """Whether the broker at an address has ended a connection that is idle."""
+        return any(client.peer_closed for client in self._idle.get(address, ()))
 
     def has_witness(self, address: Address) -> bool:
         """Whether a connection shows that the broker at an address is still the one that was verified last."""

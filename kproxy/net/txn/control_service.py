@@ -3,13 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kproxy.txn.described import Described, Listed, OwnerId
+from kproxy.txn.described import Described, Listing, OwnerId, Stale
 from kproxy.txn.ids import Producer
 from kproxy.txn.procedures.batch_decisions import BatchDecision
 from kproxy.txn.procedures.hand_control import HandControl
 from kproxy.txn.procedures.member_control import MemberControl
 from kproxy.txn.procedures.members import Joining
 from kproxy.txn.procedures.rejects import Rejects
+from kproxy.txn.txn_error import TxnError
 
 _DEFAULT_PREFIX: Final = "kproxy-"
 
@@ -83,8 +84,19 @@ class ControlService:
 
     # -- descriptions
 
-    async def list(self) -> Sequence[Listed]:
-        return [row for control in self._every for row in await control.list()]
+    async def list(self) -> Listing:
+        found = Listing()
+        for control in self._every:
+            try:
+                part = await control.list()
+            except TxnError as error:
+                if not found:
+                    raise
+                found.stale = Stale(None, error.message)
+            else:
+                found += part
+                found.stale = found.stale or part.stale
+        return found
 
     async def describe(self, transactional_id: str) -> Described:
         return await self._of(transactional_id).describe(transactional_id)

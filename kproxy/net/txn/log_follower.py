@@ -69,6 +69,11 @@ class LogFollower:
         return sum(part.lag for part in self._parts)
 
     @property
+    def current_at(self) -> float:
+        """The time at which all partitions were last known to be read to their ends, by trio's clock; 0 before."""
+        return min((part.current_at for part in self._parts), default=0.0)
+
+    @property
     def restarts(self) -> int:
         """The number of times that partitions were read from their beginning."""
         return sum(part.restarts for part in self._parts)
@@ -131,6 +136,7 @@ class LogFollower:
         while left:
             known = [(part.restarts, part.position) for part in left]
             places = [(self._topic.name, part.index) for part in left]
+            asked_at = trio.current_time()
             told = await self._leaders.ask(places, _END)
             for part, place, (restarts, position) in zip(left, places, known, strict=True):
                 end = told[place].get(place, "ListOffsets")
@@ -141,6 +147,7 @@ class LogFollower:
                         await part.wait(end)
                 if part.has(end):
                     ends[part.index] = end
+                    part.current_at = max(part.current_at, asked_at)
                 elif scope.cancelled_caught:
                     self._polls.hurry(part)  # the broker that is polled has stopped, or does not know the end
             left = [part for part in wanted if not part.has(ends.get(part.index, _NEVER))]

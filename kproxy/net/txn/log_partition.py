@@ -59,6 +59,8 @@ class LogPartition:
         self.log_start = 0
         #: When it last had records, as a number that rises over all partitions.
         self.fed = 0
+        #: When it was last known to be read to its end, by trio's clock.
+        self.current_at = 0.0
         #: A damaged batch at this position was reported.
         self.damaged_at: int | None = None
         self._waiting: dict[trio.Event, int] = {}
@@ -103,6 +105,11 @@ class LogPartition:
     def has(self, offset: int) -> bool:
         """Whether all that lies before ``offset`` has been applied."""
         return not self.stale and self.position >= offset
+
+    def answered(self) -> None:
+        """Records that the leader has just said where the log ends (``end``)."""
+        if self.has(self.end):
+            self.current_at = trio.current_time()
 
     async def wait(self, offset: int) -> None:
         """Sleeps until ``position`` is ``offset`` or beyond, or the partition is read again."""

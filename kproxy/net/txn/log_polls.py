@@ -216,6 +216,7 @@ class LogPolls:
                 answered = True
                 taken |= self._take(part, memoryview(row.records))
                 await trio.lowlevel.checkpoint()
+            part.answered()
         if answered and not taken:
             raise RemoteProtocolError("a Fetch answer has no whole batch")
 

@@ -175,7 +175,9 @@ class Transactions:
         members = Members(tools, self.coordinator.by_home(PlainMembers(), self._broker_members))
         told = Participants(at_brokers.votes(self.broker_now_ms), self._told_ends)
         unknown = self.coordinator.by_home(not_in_log, not_here)
-        ports = ControlPorts(self.coordinator, self.log, self._read_to_end, begun, told, unknown)
+        ports = ControlPorts(
+            self.coordinator, self.log, self._read_to_end, begun, told, unknown, trio_time, cluster.silence
+        )
         at_log = LogControl(ports, log_owners, begun)
         at_broker = BrokerControl(managed, begun, at_log, self.coordinator.by_home(log=False, broker=True))
         #: Transactions by hand.
@@ -302,7 +304,9 @@ class Transactions:
         backoff = Backoff(self._config)
         while True:
             try:
-                return await self._topic.exists()
+                found = await self._topic.exists()
+                self.log.absent_at = None if found else trio.current_time()
+                return found
             except (OSError, RemoteProtocolError):
                 self._cluster.count_error("transaction_state_log")
             except Refused as refused:

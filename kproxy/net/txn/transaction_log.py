@@ -85,6 +85,13 @@ class TransactionLog:
         self.wanted = trio.Event()
         #: Set when all of the log has been read once.
         self.opened = trio.Event()
+        #: When the brokers last said that there is no log, by trio's clock; None: there is one, or nothing is known.
+        self.absent_at: float | None = None
+
+    @property
+    def as_of(self) -> float | None:
+        """The time at which the views were last known to be current, by trio's clock; None: not yet."""
+        return self._follower.current_at if self.opened.is_set() else self.absent_at
 
     async def pause(self, seconds: float) -> None:
         """Sleeps; where everything in the log is settled, longer: until it has something new, or ``_QUIET_SECONDS``.

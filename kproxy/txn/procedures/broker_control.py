@@ -1,11 +1,11 @@
 """Transactions by hand where brokers coordinate the ids. Their members are decided on kproxy's log (``LogControl``)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from kproxy.codec.messages import ErrorCode
 from kproxy.txn.claims import fenced
-from kproxy.txn.described import Described, Listed, Outcome
+from kproxy.txn.described import Described, Listing, Outcome
 from kproxy.txn.describing import listed
 from kproxy.txn.ids import Producer
 from kproxy.txn.procedures.batch_decisions import BatchDecision
@@ -101,9 +101,10 @@ class BrokerControl:
         capture = self._begun.named(transactional_id)
         return self._open(capture) if capture is not None else await self._log.describe(transactional_id)
 
-    async def list(self) -> Sequence[Listed]:
+    async def list(self) -> Listing:
         """All that are open here."""
-        return [listed(self._open(capture)) for capture in self._begun if self._is_mine(capture.transactional_id)]
+        mine = (capture for capture in self._begun if self._is_mine(capture.transactional_id))
+        return Listing(listed(self._open(capture)) for capture in mine)
 
     def _open(self, capture: ManagedTransaction) -> Described:
         producer_id, epoch = capture.request.client

@@ -1,10 +1,9 @@
 """Transactions by hand (``kproxy.control.transaction_control.TransactionControl``), by where an id's are decided."""
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.txn.described import Described, Listed
+from kproxy.txn.described import Described, Listing
 from kproxy.txn.ids import Producer
 from kproxy.txn.procedures.batch_decisions import BatchDecision
 from kproxy.txn.txn_error import TxnError
@@ -40,7 +39,7 @@ class HandControl(Protocol):
         """All that is known of an id; TRANSACTIONAL_ID_NOT_FOUND if nothing is."""
         ...
 
-    async def list(self) -> Sequence[Listed]:
+    async def list(self) -> Listing:
         """All ids that are known."""
         ...
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from kproxy.codec.messages import ErrorCode
-from kproxy.txn.described import Described, Listed
+from kproxy.txn.described import Described, Listing, Stale
 from kproxy.txn.describing import describe, listed
 from kproxy.txn.ids import Producer
 from kproxy.txn.procedures.batch_decisions import BatchDecision, BatchDecisions, DecisionPorts
@@ -23,8 +23,15 @@ class LogPorts(DecisionPorts, Protocol):
         """The view of an id at the end of the log. A log is made where there is none."""
         ...
 
-    async def names(self) -> Sequence[str]:
-        """All ids at the end of the log, in order."""
+    async def refresh(self, name: str | None) -> Stale | None:
+        """Reads the log of an id, or all of it (None), to its end, for a second at most; None if the views are current.
+
+        No log is made where there is none. TxnError if nothing is known: of the id, or at all.
+        """
+        ...
+
+    def names(self) -> Sequence[str]:
+        """All ids that the views know, in order."""
         ...
 
     async def initialize(self, name: str, timeout_ms: int, client_id: str) -> None:
@@ -85,11 +92,12 @@ class LogControl:
         return self.described(transactional_id)
 
     async def describe(self, transactional_id: str) -> Described:
-        await self._ports.found(transactional_id)
-        return self.described(transactional_id)
+        stale = await self._ports.refresh(transactional_id)
+        return self.described(transactional_id)._replace(stale=stale)
 
-    async def list(self) -> Sequence[Listed]:
-        return [listed(self.described(name)) for name in await self._ports.names()]
+    async def list(self) -> Listing:
+        stale = await self._ports.refresh(None)
+        return Listing((listed(self.described(name)) for name in self._ports.names()), stale)
 
     def described(self, transactional_id: str) -> Described:
         """The description as of now; a transaction that was begun here is open though nothing was written yet."""

@@ -13,7 +13,7 @@ from kproxy.net.txn.control_service import ControlService
 from kproxy.net.txn.log_topic import TOPIC
 from kproxy.net.txn.service import Transactions
 from kproxy.proxy.coordinator_rules import Home, HomeRule
-from kproxy.testing.fake_broker import Close
+from kproxy.testing.fake_broker import Close, Delay
 from kproxy.txn.described import Described, OwnerId
 from kproxy.txn.ids import TXN_BITS, Producer
 from kproxy.txn.log_records import RecordKind
@@ -602,12 +602,69 @@ async def test_only_producer_ids_of_transactions_are_rejected() -> None:
         assert await refused(control.reject(5)) is ErrorCode.INVALID_REQUEST
 
 
-async def test_what_the_log_says_is_unknown_while_no_broker_answers() -> None:
-    async with instances.stage() as cast:
-        a = MemberGroup(await cast.instance())
-        await a.initialize()
-        cast.fake.cluster.control(ApiKey.LIST_OFFSETS, lambda _: Close())
-        assert await refused(a.control.list()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+async def test_while_no_broker_answers_what_is_known_is_shown_with_its_age() -> None:
+    async with stage() as (proxy, control):
+        await begin(control)
+        current = await control.list()
+        assert ([row.state for row in current], current.stale) == (["Ongoing"], None)
+        began = proxy.cluster.network.wall()
+        await proxy.fake.stop_broker(1)
+        with trio.fail_after(2):
+            found = await control.list()
+        assert ([row.state for row in found], found.stale is None) == (["Ongoing"], False)
+        await eventually(lambda: not proxy.stats.upstream.ready)
+        with trio.fail_after(2):
+            described = await control.describe("id")
+        assert (described.state, described.client_id) == ("Ongoing", "test")
+        for stale in (found.stale, described.stale):
+            assert stale is not None
+            assert stale.as_of_ms is not None
+            assert stale.as_of_ms <= began * 1000 + 1
+            assert "Connection refused" in stale.reason
+        assert described.stale is not None
+        assert described.stale.reason.startswith("no broker answers since ")
+        assert await refused(control.describe("other")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await proxy.fake.start_broker(1)
+        await eventually(lambda: proxy.stats.upstream.ready)
+        with trio.fail_after(PATIENCE):
+            while (await control.list()).stale is not None:  # noqa: ASYNC110 - there is no event for a broker's return
+                await trio.sleep(0.1)
+
+
+async def test_while_brokers_are_silent_nothing_waits_for_them() -> None:
+    async with stage() as (proxy, control):
+        await begin(control)
+        for key in (ApiKey.LIST_OFFSETS, ApiKey.METADATA):
+            proxy.brokers.control(key, lambda _: Delay(3600))
+        with trio.fail_after(2):
+            found = await control.list()
+        assert ([row.state for row in found], found.stale is None) == (["Ongoing"], False)
+        assert found.stale is not None
+        assert found.stale.reason == "no response within 1 s"
+
+
+async def test_that_there_was_no_log_is_known_while_no_broker_answers() -> None:
+    async with stage() as (proxy, control):
+        assert (await control.list()).stale is None
+        await proxy.fake.stop_broker(1)
+        with trio.fail_after(2):
+            found = await control.list()
+        assert (found, found.stale is None) == ([], False)
+
+
+async def test_a_log_that_was_never_read_is_unknown_but_not_what_is_open_at_the_broker() -> None:
+    async with stage(**AT_BROKER) as (proxy, control):
+        await begin(control)
+        log = proxy.transactions.log
+        log.absent_at = None  # as after a start on which no broker said whether there is a log
+        proxy.brokers.control(ApiKey.METADATA, lambda _: Close())
+        with trio.fail_after(2):
+            found = await control.list()
+        assert [row.transactional_id for row in found] == ["id"]
+        assert found.stale is not None
+        assert found.stale.as_of_ms is None
+        assert "was not read yet" in found.stale.reason
+        assert await refused(control.describe("other")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def test_it_began_when_it_was_asked_for_or_when_its_first_record_came() -> None:
