@@ -1,4 +1,4 @@
-"""The validity of certificates in a PEM file: the one field of them that Python's ``ssl`` tells of peers only.
+"""The validity of certificates in a PEM file: the one field of them that Python's ``ssl`` shows of peers only.
 
 A certificate is DER (X.690); RFC 5280, section 4.1, has its fields.
 """

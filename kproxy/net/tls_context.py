@@ -169,7 +169,7 @@ class TlsContext:
 
     def _note_validity(self) -> None:
         if self._files.certificate is not None:
-            with suppress(OSError):  # it goes as it comes into use: the next one is looked at as well
+            with suppress(OSError):  # it goes as it comes into use: the next one is read as well
                 self._note(validity_of(self._files.certificate.read_bytes()))
 
 
