@@ -196,7 +196,8 @@ class _Process:
 
             refused = partial(self._stats.refused.count_http_refused, "control")
             closed = partial(self._stats.refused.count_http_connection, "control")
-            control = (transactions.control, routes, refused, self._in_flight, control_context(config), closed)
+            tls = control_context(config, self._stats.certificates)
+            control = (transactions.control, routes, refused, self._in_flight, tls, closed)
             await nursery.start(serve_control, config, *control)
             if config.handover_socket is not None:
                 listener = unix_listener("handover.socket", config.handover_socket, socket.SOCK_SEQPACKET)

@@ -59,7 +59,8 @@ async def serve_webhook(
     or a certificate cannot be used.
     """
     stats = WebhookStats()
-    tls = renewed_context("--certificate", listen.files, "none" if listen.files.ca is None else "required")
+    client_auth = "none" if listen.files.ca is None else "required"
+    tls = renewed_context("--certificate", listen.files, client_auth, partial(stats.uses, "--certificate"))
     sockets = await bind_tcp("listen", listen.reviews)
     bound = Address(listen.reviews.host, sockets[0].getsockname()[1])
     connections = min(_CONNECTIONS, may_open() // 4)

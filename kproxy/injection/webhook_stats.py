@@ -4,13 +4,14 @@
 
 from dataclasses import dataclass
 
+from kproxy.proxy.certificate_stats import CertificateStats
 from kproxy.proxy.durations import Durations
 from kproxy.proxy.metric_fields import counters, durations
 
 
 @dataclass(slots=True)
-class WebhookStats:
-    """What the webhook has answered, and what it refused to read."""
+class WebhookStats(CertificateStats):
+    """What the webhook has answered, what it refused to read, and its certificate."""
 
     reviews: dict[str, int] = counters(
         "Reviews of pods that were answered. refused: a label or an annotation is wrong; malformed: not a review.",

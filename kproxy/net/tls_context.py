@@ -3,23 +3,30 @@
 import ssl
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 import trio
 
 from kproxy.config import ExitCode, StartupError
 from kproxy.config.process_options import ControlOptions
+from kproxy.net.certificate_validity import validity_of
 from kproxy.net.file_stamps import file_stamps
+from kproxy.proxy.certificate_stats import CertificateStats, Validity
 
 log = structlog.get_logger("kproxy.tls")
 
 #: Files are checked for changes no more often than this.
 _LOOK_SECONDS: Final = 1.0
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+#: Takes how long a certificate holds that comes into use.
+NoteValidity: TypeAlias = Callable[[Validity | None], None]
 
 
 class TlsError(Exception):
@@ -119,14 +126,25 @@ def _why(files: TlsFiles, error: ssl.SSLError) -> str:
 class TlsContext:
     """A context that is rebuilt when one of its files has changed; open connections keep theirs."""
 
-    def __init__(self, files: TlsFiles, make: Callable[[], ssl.SSLContext], clock: Callable[[], float]) -> None:
-        """TlsError if it can't be made; later the last one that could be made stays in use. ``clock``: seconds."""
+    def __init__(
+        self,
+        files: TlsFiles,
+        make: Callable[[], ssl.SSLContext],
+        clock: Callable[[], float],
+        note: NoteValidity = lambda _: None,
+    ) -> None:
+        """TlsError if it can't be made; later the last one that could be made stays in use. ``clock``: seconds.
+
+        ``note`` takes how long each certificate holds that comes into use.
+        """
         self._files = files
         self._make = make
+        self._note = note
         self._clock = clock
         self._seen = file_stamps(files.paths())
         self._looked_at = clock()
         self._context = make()
+        self._note_validity()
 
     def current(self) -> ssl.SSLContext:
         """The context of the files as they are now, or were a second ago."""
@@ -147,6 +165,12 @@ class TlsContext:
             log.error("new certificates cannot be used; keeping the old ones", reason=str(error))
         else:
             log.info("certificates loaded", files=[str(path) for path in self._files.paths()])
+            self._note_validity()
+
+    def _note_validity(self) -> None:
+        if self._files.certificate is not None:
+            with suppress(OSError):  # it goes as it comes into use: the next one is read as well
+                self._note(validity_of(self._files.certificate.read_bytes()))
 
 
 @contextmanager
@@ -169,26 +193,30 @@ def silence_unreadable_names() -> Iterator[None]:
         sys.unraisablehook = usual
 
 
-def control_context(config: ControlOptions) -> ssl.SSLContext | None:
+def control_context(config: ControlOptions, stats: CertificateStats) -> ssl.SSLContext | None:
     """A context for control.http, made inside trio; None without a certificate. StartupError names a bad file."""
     certificate = config.control_ssl_certificate_location
     if certificate is None:
         return None
     files = TlsFiles(certificate, config.control_ssl_key_location, config.control_ssl_key_password_location)
-    return renewed_context("control.ssl", files)
+    note = partial(stats.uses, "control.ssl.certificate.location")
+    return renewed_context("control.ssl", files, note=note)
 
 
-def renewed_context(option: str, files: TlsFiles, client_auth: str = "none") -> ssl.SSLContext:
+def renewed_context(
+    option: str, files: TlsFiles, client_auth: str = "none", note: NoteValidity = lambda _: None
+) -> ssl.SSLContext:
     """A context whose connections get the certificate that is in its file when they are opened.
 
-    ``client_auth``: as ``server_context``. Made inside trio. StartupError names the option and a file that is bad.
+    ``client_auth``: as ``server_context``; ``note``: as ``TlsContext``. Made inside trio. StartupError names the option
+    and a file that is bad.
     """
 
     def make() -> ssl.SSLContext:
         return server_context(files, client_auth)
 
     try:
-        kept, context = TlsContext(files, make, trio.current_time), make()
+        kept, context = TlsContext(files, make, trio.current_time, note), make()
     except TlsError as error:
         raise StartupError(f"{option}: {error}", ExitCode.USAGE) from None
 

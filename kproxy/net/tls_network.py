@@ -3,6 +3,7 @@
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import structlog
@@ -16,7 +17,9 @@ from kproxy.net.network import ByteIO, Network, NetworkListener
 from kproxy.net.socket_network import SocketListener, SocketNetwork
 from kproxy.net.tls_context import TlsContext, TlsError, TlsFiles, client_context, server_context
 from kproxy.net.tls_io import TlsIO
+from kproxy.proxy.certificate_stats import CertificateStats
 from kproxy.proxy.client_stats import ClientStats
+from kproxy.proxy.stats import Stats
 
 log = structlog.get_logger("kproxy.tls")
 
@@ -27,33 +30,34 @@ _IS_IT: Final = "is it a TLS port? See upstream.security.protocol"
 _NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"})
 
 
-def open_network(config: Config, stats: ClientStats, network: SocketNetwork | None = None) -> Network:
+def open_network(config: Config, stats: Stats, network: SocketNetwork | None = None) -> Network:
     """The machine's network, as the configuration has it; made inside trio. StartupError names a file that is bad."""
     network = network or SocketNetwork(balancers=config.proxy_protocol_hosts)
     accepting = connecting = None
     try:
         if config.ssl_certificate_location is not None:
-            accepting = _listener_context(config)
+            accepting = _listener_context(config, stats.certificates)
         if config.upstream_security_protocol.endswith("ssl"):
-            connecting = _upstream_context(config)
+            connecting = _upstream_context(config, stats.certificates)
     except TlsError as error:
         raise StartupError(f"TLS: {error}", ExitCode.USAGE) from None
     if accepting is None and connecting is None:
         return network
-    return TlsNetwork(network, accepting, connecting, stats)
+    return TlsNetwork(network, accepting, connecting, stats.clients)
 
 
-def _listener_context(config: ClientTlsOptions) -> TlsContext:
+def _listener_context(config: ClientTlsOptions, stats: CertificateStats) -> TlsContext:
     files = TlsFiles(
         config.ssl_certificate_location,
         config.ssl_key_location,
         config.ssl_key_password_location,
         config.ssl_ca_location,
     )
-    return TlsContext(files, lambda: server_context(files, config.ssl_client_auth), trio.current_time)
+    note = partial(stats.uses, "ssl.certificate.location")
+    return TlsContext(files, lambda: server_context(files, config.ssl_client_auth), trio.current_time, note)
 
 
-def _upstream_context(config: BrokerSecurityOptions) -> TlsContext:
+def _upstream_context(config: BrokerSecurityOptions, stats: CertificateStats) -> TlsContext:
     files = TlsFiles(
         config.upstream_ssl_certificate_location,
         config.upstream_ssl_key_location,
@@ -61,7 +65,8 @@ def _upstream_context(config: BrokerSecurityOptions) -> TlsContext:
         config.upstream_ssl_ca_location,
     )
     checks_name = config.upstream_ssl_endpoint_identification_algorithm == "https"
-    return TlsContext(files, lambda: client_context(files, checks_name=checks_name), trio.current_time)
+    note = partial(stats.uses, "upstream.ssl.certificate.location")
+    return TlsContext(files, lambda: client_context(files, checks_name=checks_name), trio.current_time, note)
 
 
 class TlsNetwork:

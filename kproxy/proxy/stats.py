@@ -6,6 +6,7 @@ Plain attributes and dictionaries: counting must cost next to nothing; the page 
 from dataclasses import dataclass, field
 
 from kproxy.proxy.api_stats import ApiStats
+from kproxy.proxy.certificate_stats import CertificateStats
 from kproxy.proxy.client_stats import ClientStats
 from kproxy.proxy.kept_stats import KeptStats
 from kproxy.proxy.process_stats import ProcessStats
@@ -22,6 +23,7 @@ class Stats:
 
     upstream: UpstreamStats = field(default_factory=UpstreamStats)
     clients: ClientStats = field(default_factory=ClientStats)
+    certificates: CertificateStats = field(default_factory=CertificateStats)
     apis: ApiStats = field(default_factory=ApiStats)
     produce: ProduceStats = field(default_factory=ProduceStats)
     kept: KeptStats = field(default_factory=KeptStats)

@@ -12,6 +12,7 @@ from kproxy import __version__
 from kproxy.codec import accelerator
 from kproxy.control.metrics import StatsCollector, make_registry
 from kproxy.control.metrics_page import MetricsPage
+from kproxy.proxy.certificate_stats import Validity
 from kproxy.proxy.client_stats import ClientStats
 from kproxy.proxy.durations import LATENCY_BUCKETS
 from kproxy.proxy.produce_stats import ProduceStats
@@ -57,6 +58,7 @@ def filled() -> Stats:
     stats.clients.connected("2")
     stats.clients.connections["2"] -= 1
     stats.clients.software.came("librdkafka", "2.8.0")
+    stats.certificates.uses("ssl.certificate.location", Validity(54, 55))
     stats.process.loop_delays.observe(0.003)
     stats.apis.unanswered(3)
     stats.process.spans["exported"] = 51
@@ -101,6 +103,8 @@ def filled() -> Stats:
         ("kproxy_brokers", {}, 3),
         ("kproxy_connections", {"listener": "2"}, 1),
         ("kproxy_connections_limit", {}, 5),
+        ("kproxy_certificate_not_before_timestamp_seconds", {"option": "ssl.certificate.location"}, 54),
+        ("kproxy_certificate_not_after_timestamp_seconds", {"option": "ssl.certificate.location"}, 55),
         ("kproxy_connections_accepted_total", {"listener": "2"}, 2),
         (
             "kproxy_client_software_connections",
@@ -267,7 +271,7 @@ def test_nothing_that_clients_write_or_keep_secret_is_reported() -> None:
     labels = {name for sample in samples(filled()) for name in sample.labels}
     chosen_by_clients = {"client_id", "client_software", "client_software_version", "topic"}
     own_words = {"reason", "outcome", "kind", "direction", "magic", "api_key", "api_version", "partition", "le"}
-    own_words |= {"operation", "resource_type", "limit"}
+    own_words |= {"operation", "resource_type", "limit", "option"}
     own_words |= {"mechanism", "result"}
     assert labels == chosen_by_clients | own_words | {"accelerator", "listener", "version", "python"}
 

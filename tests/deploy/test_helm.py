@@ -22,6 +22,7 @@ from tests.support.manifests import (
     validate,
 )
 
+STRIMZI = CHART.parents[1] / "strimzi"
 EVERYTHING: dict[str, Any] = BROKERS | {
     "config": {"transactions.home": "kproxy", "deliver.codecs": {"old-*": {"lz4": "gzip"}}},
     "image": {"pullSecrets": ["registry"]},
@@ -318,6 +319,34 @@ def test_the_notes_say_where_clients_outside_go() -> None:
         gateway = {"service": {"type": "LoadBalancer"}}
         notes = chart.render(BROKERS | {"gateway": gateway}, name="edge")["kproxy/templates/NOTES.txt"]
     assert "Clients outside the cluster can bootstrap but not continue" in notes
+
+
+def test_a_cluster_of_strimzi() -> None:
+    values = yaml.safe_load((STRIMZI / "values.yaml").read_text(encoding="utf-8"))
+    user = yaml.safe_load((STRIMZI / "kafka-user.yaml").read_text(encoding="utf-8"))
+    assert values["upstreamTls"]["clientSecretName"] == user["metadata"]["name"]
+    manifests = render(values)
+    for manifest in manifests:
+        validate(manifest)
+    [kproxy] = kproxy_containers(only(manifests, "StatefulSet")["spec"]["template"]["spec"])
+    config = configuration(manifests, _environment(kproxy, "edge-kproxy-0"))
+    mounted = {mount["name"]: Path(mount["mountPath"]) for mount in kproxy["volumeMounts"]}
+    assert config.upstream_ssl_ca_location == mounted["kproxy-upstream-ca"] / "ca.crt"
+    assert config.upstream_ssl_certificate_location == mounted["kproxy-upstream-tls"] / "user.crt"
+    assert config.upstream_ssl_key_location == mounted["kproxy-upstream-tls"] / "user.key"
+
+
+def test_the_user_at_strimzi_has_the_rights_that_the_docs_name() -> None:
+    user = yaml.safe_load((STRIMZI / "kafka-user.yaml").read_text(encoding="utf-8"))
+    rights = {
+        (rule["resource"]["type"], rule["resource"].get("name", "")): set(rule["operations"])
+        for rule in user["spec"]["authorization"]["acls"]
+    }
+    assert {"ClusterAction", "IdempotentWrite", "Describe"} <= rights["cluster", ""]
+    own = {"Create", "Describe", "DescribeConfigs", "Read", "Write"}
+    assert own <= rights["topic", "__kproxy_"]
+    assert {"Describe", "Read", "Write"} <= rights["topic", "*"]
+    assert "Read" in rights["group", "*"]
 
 
 def test_a_cluster_may_choose_the_user() -> None:

@@ -13,6 +13,7 @@ from kproxy.client import ControlClient, ControlError, ControlUnreachable
 from kproxy.config import Address, Config, StartupError
 from kproxy.control.listeners import serve_control
 from kproxy.net.tls_context import control_context
+from kproxy.proxy.certificate_stats import CertificateStats
 from tests.control.fake_transactions import FakeTransactions
 from tests.net.certificates import Authority
 
@@ -46,7 +47,8 @@ async def serving(config: Config) -> AsyncIterator[int]:
         async with trio.open_nursery() as nursery:
 
             async def serve(task_status: Any) -> None:
-                await serve_control(config, FakeTransactions(), tls=control_context(config), task_status=task_status)
+                tls = control_context(config, CertificateStats())
+                await serve_control(config, FakeTransactions(), tls=tls, task_status=task_status)
 
             address = await nursery.start(serve)
             yield address.port
@@ -107,10 +109,10 @@ async def test_a_certificate_that_is_replaced(authority: Authority, tmp_path: Pa
 
 
 async def test_without_a_certificate_it_is_in_the_clear(authority: Authority) -> None:
-    assert control_context(configured(authority)) is None
+    assert control_context(configured(authority), CertificateStats()) is None
 
 
 async def test_a_certificate_that_can_not_be_used_ends_the_start(authority: Authority) -> None:
     config = configured(authority, control_ssl_certificate_location=authority.directory / "none")
     with pytest.raises(StartupError, match=r"control\.ssl: .*none: No such file"):
-        control_context(config)
+        control_context(config, CertificateStats())

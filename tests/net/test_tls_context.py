@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from kproxy.net.certificate_validity import validity_of
 from kproxy.net.tls_context import TlsContext, TlsError, TlsFiles, client_context, server_context
+from kproxy.proxy.certificate_stats import Validity
 from tests.net.certificates import Authority
 
 
@@ -107,6 +109,20 @@ class TestReload:
         files.certificate.write_bytes(whole)
         now[0] = 3.0
         assert context.current() is not first
+
+    def test_it_is_known_how_long_the_certificate_in_use_holds(self, authority: Authority) -> None:
+        files, now, told = authority.issue("kafka.test"), [0.0], list[Validity | None]()
+        context = TlsContext(files, lambda: server_context(files, "none"), lambda: now[0], told.append)
+        assert files.certificate is not None
+        assert told == [validity_of(files.certificate.read_bytes())]
+        authority.issue("kafka.test", "new.test")
+        now[0] = 1.0
+        context.current()
+        assert len(told) == 2
+        files.certificate.write_bytes(b"junk")
+        now[0] = 2.0
+        context.current()
+        assert len(told) == 2
 
     def test_files_that_are_bad_at_the_start_are_an_error(self, tmp_path: Path) -> None:
         files = TlsFiles(tmp_path / "none.crt")

@@ -16,9 +16,9 @@ from kproxy.net.network import ByteIO
 from kproxy.net.socket_network import SocketListener, SocketNetwork
 from kproxy.net.tls_context import TlsFiles, client_context
 from kproxy.net.tls_network import open_network
-from kproxy.proxy.client_stats import ClientStats
 from kproxy.proxy.permits import PermitRule
 from kproxy.proxy.principals import parse_mapping_rules
+from kproxy.proxy.stats import Stats
 from tests.net.certificates import Authority
 from tests.net.harness import FrameClient, eventually, metadata, produce, proxied, running, values_in
 
@@ -62,23 +62,21 @@ async def first_bytes(io: ByteIO) -> bytes:
 
 
 async def test_without_options_there_is_no_tls() -> None:
-    assert isinstance(open_network(configured(), ClientStats()), SocketNetwork)
+    assert isinstance(open_network(configured(), Stats()), SocketNetwork)
 
 
 async def test_a_file_that_cannot_be_used_is_reported_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match=r"TLS: .*no\.crt: No such file") as caught:
-        open_network(configured(ssl_certificate_location=tmp_path / "no.crt"), ClientStats())
+        open_network(configured(ssl_certificate_location=tmp_path / "no.crt"), Stats())
     assert caught.value.exit_code == ExitCode.USAGE
     with pytest.raises(StartupError, match=r"TLS: .*no\.ca"):
-        open_network(
-            configured(upstream_security_protocol="ssl", upstream_ssl_ca_location=tmp_path / "no.ca"), ClientStats()
-        )
+        open_network(configured(upstream_security_protocol="ssl", upstream_ssl_ca_location=tmp_path / "no.ca"), Stats())
 
 
 async def test_both_sides_meet_and_the_broker_is_known_by_its_name(authority: Authority) -> None:
     files = authority.issue("localhost")
     options = listening(files, upstream_security_protocol="ssl", upstream_ssl_ca_location=authority.ca)
-    network = open_network(configured(**options), ClientStats())
+    network = open_network(configured(**options), Stats())
     (listener,) = await network.listen("127.0.0.1", 0, 8)
     async with trio.open_nursery() as nursery:
         got: list[bytes] = []
@@ -116,21 +114,19 @@ async def serve_one(listener: Any) -> None:
 )
 async def test_a_certificate_of_somebody_else_is_refused(authority: Authority, options: Any, text: str) -> None:
     files = authority.issue("localhost")
-    stats = ClientStats()
+    stats = Stats()
     network = open_network(configured(**listening(files), upstream_security_protocol="ssl", **options), stats)
     (listener,) = await network.listen("127.0.0.1", 0, 8)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve_one, listener)
         with pytest.raises(OSError, match=text):
             await network.connect("localhost", listener.port, 5000)
-    assert stats.connections_refused == {"tls_handshake": 1}
+    assert stats.clients.connections_refused == {"tls_handshake": 1}
     listener.close()
 
 
 async def test_a_port_without_tls_is_named(authority: Authority) -> None:
-    network = open_network(
-        configured(upstream_security_protocol="ssl", upstream_ssl_ca_location=authority.ca), ClientStats()
-    )
+    network = open_network(configured(upstream_security_protocol="ssl", upstream_ssl_ca_location=authority.ca), Stats())
     (listener,) = await SocketNetwork().listen("127.0.0.1", 0, 8)
     async with trio.open_nursery() as nursery:
 
@@ -150,7 +146,7 @@ async def test_a_port_without_tls_is_named(authority: Authority) -> None:
 
 
 async def test_a_port_without_tls_that_resets_the_connection_is_named_too() -> None:
-    network = open_network(configured(upstream_security_protocol="ssl"), ClientStats())
+    network = open_network(configured(upstream_security_protocol="ssl"), Stats())
     (listener,) = await SocketNetwork().listen("127.0.0.1", 0, 8)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reset_one, listener)

@@ -62,7 +62,7 @@ def open_networks(config: Config, stats: Stats, sockets: SocketNetwork | None = 
 
     StartupError names a file, or a package, that is missing; ConfigError what is wrong with a file.
     """
-    network = open_network(config, stats.clients, sockets)
+    network = open_network(config, stats, sockets)
     if not config.logs_in:
         return Networks(network)
     _warn_of_plain_text(config)

@@ -36,8 +36,8 @@
 {{- $_ := set $config "upstream.ssl.ca.location" "/run/secrets/kproxy/upstream-ca/ca.crt" -}}
 {{- end -}}
 {{- if .Values.upstreamTls.clientSecretName -}}
-{{- $_ := set $config "upstream.ssl.certificate.location" "/run/secrets/kproxy/upstream-tls/tls.crt" -}}
-{{- $_ := set $config "upstream.ssl.key.location" "/run/secrets/kproxy/upstream-tls/tls.key" -}}
+{{- $_ := set $config "upstream.ssl.certificate.location" (printf "/run/secrets/kproxy/upstream-tls/%s" .Values.upstreamTls.certificate) -}}
+{{- $_ := set $config "upstream.ssl.key.location" (printf "/run/secrets/kproxy/upstream-tls/%s" .Values.upstreamTls.key) -}}
 {{- end -}}
 {{- end -}}
 {{- toYaml (merge (deepCopy .Values.config) $config) -}}
