@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from kproxy.control.metrics import make_declared_registry
 from kproxy.injection.webhook_stats import WebhookStats
 from kproxy.net.running_facts import Facts
 from kproxy.net.txn.service import Transactions
+from kproxy.proxy.certificate_stats import Validity
 from kproxy.proxy.stats import Stats
 from kproxy.testing.fake_broker import Answer, Call
 from tests.codec.message_sets import message_set
@@ -37,6 +39,7 @@ from tests.net.txn.wire_producer import WireProducer
 DASHBOARD = DEPLOY / "grafana" / "kproxy.json"
 _CHOSEN = {"$__rate_interval": "30s", "$__range": "1h", "$job": ".+", "$instance": ".+"}
 ROUNDS = 20
+_YEAR_SECONDS = 31_536_000
 
 
 def queries() -> dict[str, str]:
@@ -72,7 +75,8 @@ def one_refusal() -> Any:
 
 
 def count_refusals(stats: Stats) -> None:
-    """As listeners with logins, rules and quotas do."""
+    """As listeners with TLS, logins, rules and quotas do."""
+    stats.certificates.uses("ssl.certificate.location", Validity(0, time.time() + _YEAR_SECONDS))
     stats.clients.logins["PLAIN", "accepted"] = 1
     stats.refused.count_http_refused("control", "token")
     stats.refused.count_http_connection("http", "evicted")

@@ -41,7 +41,7 @@ HOMES = pytest.mark.parametrize("home", [Home.KPROXY, Home.BROKER_FENCED], ids=[
 async def test_nothing_of_another_client_joins_the_transaction(home: Home) -> None:
     async with stolen(home) as (proxy, mine, thief):
         with structlog.testing.capture_logs() as lines:
-            assert await thief.produce("x", PLACE) == [FOREIGN]
+            assert await thief.produce("stolen", PLACE) == [FOREIGN]
             assert await thief.add(("t", 1)) == [FOREIGN]
             assert await thief.add_offsets("g") == FOREIGN
         told = [line for line in lines if "given to another client" in str(line["event"])]
@@ -51,7 +51,7 @@ async def test_nothing_of_another_client_joins_the_transaction(home: Home) -> No
         assert await mine.end() == 0
         assert thief.producer.producer_id == mine.producer.producer_id
         log = proxy.brokers.topics["t"].partitions[0].log
-        assert b"x" not in log.read(0, 1 << 20, whole_first_batch=True)
+        assert b"stolen" not in log.read(0, 1 << 20, whole_first_batch=True)
 
 
 @HOMES
