@@ -91,12 +91,9 @@ def allow_connections(count: int) -> None:
 
 def report_files(count: int) -> None:
     """Logs if the system allows fewer open files than so many clients may need."""
-    if may_open() < open_files_for(count):
-        log.info(
-            "open files are limited below what max.connections may need",
-            limit=may_open(),
-            needed=open_files_for(count),
-        )
+    limit, needed = may_open(), open_files_for(count)
+    if limit < needed:
+        log.info("open files are limited below what max.connections may need", limit=limit, needed=needed)
 
 
 async def _main(settings: Settings, logs: Logs, *, replace: bool) -> int:

@@ -11,7 +11,7 @@ from kproxy.proxy.metric_fields import counters, durations
 
 @dataclass(slots=True)
 class WebhookStats(CertificateStats):
-    """What the webhook has answered, what it refused to read, and its certificate."""
+    """Counters of what the webhook has answered and refused to read, and its certificate."""
 
     reviews: dict[str, int] = counters(
         "Reviews of pods that were answered. refused: a label or an annotation is wrong; malformed: not a review.",

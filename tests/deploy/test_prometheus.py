@@ -75,7 +75,7 @@ def one_refusal() -> Any:
 
 
 def count_refusals(stats: Stats) -> None:
-    """As listeners with TLS, logins, rules and quotas do."""
+    """Count what listeners with TLS, logins, rules and quotas do."""
     stats.certificates.uses("ssl.certificate.location", Validity(0, time.time() + _YEAR_SECONDS))
     stats.clients.logins["PLAIN", "accepted"] = 1
     stats.refused.count_http_refused("control", "token")

@@ -118,19 +118,23 @@ class Writing(Client):
         batches = [
             ClientBatch(*place, batch_of(f"<{one}>"), 1, -1) for place, one in zip(places, payloads, strict=True)
         ]
+        await self._write_batches(self.name, batches, " ".join(payloads))
+
+    async def _write_batches(self, client: str, batches: Sequence[ClientBatch], what: str) -> None:
+        """Write one request as a client of that name; ``what``: its payloads, for traces."""
 
         async def ask(instance: Instance, request: TxnRequest) -> Sequence[Written]:
             assert isinstance(instance, Managing)
             self._peer = instance
-            return await instance.write(self.name, request.connection, batches)
+            return await instance.write(client, request.connection, batches)
 
         self._writes = True
         try:
-            rows = await self._ask(f"Produce {' '.join(payloads)}", ask)
+            rows = await self._ask(f"Produce {what}", ask)
         finally:
             self._writes = False
         if any(row.error_code for row in rows):
-            raise Abortable(f"{payloads}: {rows}")
+            raise Abortable(f"{what}: {rows}")
 
 
 class HandDriver(Writing):

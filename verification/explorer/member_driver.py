@@ -1,6 +1,5 @@
 """Drivers whose batches are written by members, each in a transaction of the broker's, one batch after the other."""
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kproxy.codec.messages import ErrorCode
@@ -8,9 +7,9 @@ from kproxy.txn.ids import Producer
 from kproxy.txn.procedures.batch_decisions import BatchDecision
 from kproxy.txn.procedures.member_control import MemberControl
 from kproxy.txn.procedures.members import Joining
-from kproxy.txn.requests import ClientBatch, TxnRequest, Written
+from kproxy.txn.requests import ClientBatch
 from verification.explorer.client import TIMEOUT_MS, Abortable, Fatal
-from verification.explorer.instance import Instance, batch_of
+from verification.explorer.instance import batch_of
 from verification.explorer.managed import HandDriver, Plan
 from verification.explorer.managed_instance import Managing
 from verification.explorer.member_instance import MemberInstance
@@ -93,20 +92,7 @@ class MembersDriver(HandDriver):
             raise Abortable(name) from None  # a kproxy that was killed since had it join
 
     async def _write_as(self, client: str, place: tuple[str, int], payload: str) -> None:
-        batch = ClientBatch(*place, batch_of(f"<{payload}>"), 1, -1)
-
-        async def ask(instance: Instance, request: TxnRequest) -> Sequence[Written]:
-            assert isinstance(instance, Managing)
-            self._peer = instance
-            return await instance.write(client, request.connection, [batch])
-
-        self._writes = True
-        try:
-            rows = await self._ask(f"Produce {payload}", ask)
-        finally:
-            self._writes = False
-        if any(row.error_code for row in rows):
-            raise Abortable(f"{payload}: {rows}")
+        await self._write_batches(client, [ClientBatch(*place, batch_of(f"<{payload}>"), 1, -1)], payload)
 
 
 async def _initialize(instance: Managing) -> object:
