@@ -1,4 +1,4 @@
-"""Draws a transaction's states into docs/transactions-advanced.md; ``--check`` only says whether they are current."""
+"""Draws a transaction's states into verification/corners/transactions.md; ``--check``: are they current?"""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from kproxy.txn.states import TRANSITIONS, TransactionEvent, TransactionState
 from tools.one_page import with_part, write_or_check
 
-PAGE = Path(__file__).parent.parent / "docs" / "transactions-advanced.md"
+PAGE = Path(__file__).parent.parent / "verification" / "corners" / "transactions.md"
 BEGIN, END = "<!-- states: made by `make generate` from kproxy/txn/states.py -->", "<!-- /states -->"
 _WORDS = {
     TransactionEvent.BEGAN: "data or offsets",

@@ -1,6 +1,6 @@
 """The states of a transaction and what leads from one to the next (KIP-98; Kafka's ``TransactionState``).
 
-docs/transactions-advanced.md draws its diagram from ``TRANSITIONS``. What is missing there may not happen.
+verification/corners/transactions.md draws its diagram from ``TRANSITIONS``. What is missing there may not happen.
 """
 
 from collections.abc import Mapping

@@ -23,12 +23,12 @@ PAGES = [
 ]
 #: Run by test_quick_start.py, or parsed here.
 RUN = {"kproxy", "python", "python3", ".", "mkdir"}
-#: The table in docs/reliability.md: programs, why no test runs them, and what is tested instead.
+#: The table in verification/README.md: programs, why no test runs them, and what is tested instead.
 NOT_RUN = {
     name: why
     for names, why in re.findall(
         r"^\| (`[^|]+`) \| ([^|]+) \| [^|]+ \|$",
-        (ROOT / "docs/reliability.md")
+        (ROOT / "verification/README.md")
         .read_text(encoding="utf-8")
         .partition("## Commands in these pages")[2]
         .partition("\n## ")[0],

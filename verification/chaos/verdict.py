@@ -130,7 +130,7 @@ def forgotten_bar(name: str, most: float, left: float | None) -> Bar:
 
 
 def order_bar(anomalies: Sequence[Anomaly]) -> Bar:
-    """Records out of order, in pairs, that nobody inside kproxy can keep in order (docs/reliability.md).
+    """Records out of order, in pairs, that nobody inside kproxy can keep in order (verification/README.md).
 
     librdkafka without a name (KIP-511) sends later ones before it repeats refused ones, so late that kproxy waits for
     these no more. Of others a few may be unread on two connections at the same time.

@@ -97,7 +97,7 @@ class Driver(Client):
         """Yield its restart, once it has prepared everything.
 
         Without a member or a batch id, not after its commit was sent: such a commit that is repeated aborts another
-        driver's part, which docs/transactions-advanced.md names as a limit.
+        driver's part, which verification/corners/transactions.md names as a limit.
         """
         is_known = self.batch.has_member or self.batch.is_named
         may_repeat = is_known or len(self.world.clients) == 1 or not self._is_asked

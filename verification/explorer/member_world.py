@@ -172,7 +172,7 @@ class MemberWorld(CoordinatingWorld):
         """Transactions that nobody ends though the log has decided them, or does not know them.
 
         Where a kproxy was killed its late requests may have opened one that it can't end any more, in the first
-        protocol: docs/transactions-advanced.md names this as a limit.
+        protocol: verification/corners/transactions.md names this as a limit.
         """
         for place, partition in self.partitions.items():
             for row in partition.rows:
