@@ -114,8 +114,9 @@ class SinkOptions:
     retry_ms: int
     #: Under which a batch write is committed once; None: each is one of its own.
     batch_id: str | None
-    #: As the option says it; empty if it does not.
+    #: As the options say them; empty if they do not.
     checkpoint: str
+    query_name: str
     #: For librdkafka, under its names.
     producer: dict[str, str]
     security: Security = PLAIN_TEXT
@@ -136,6 +137,7 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
         retry_ms=_milliseconds(given, "kproxy.retry.timeout.ms", DEFAULT_RETRY_MS),
         batch_id=_optional(given, "batch.id"),
         checkpoint=given.get("checkpointlocation", ""),
+        query_name=given.get("queryname", ""),
         producer=_for_the_producer(given),
         security=security(given),
     )

@@ -90,9 +90,11 @@ def write_attempt(
                     return WrittenAttempt(None, 0, is_committed=True)
             attempt.send(batch, columns)
         return attempt.finish() if attempt is not None else WrittenAttempt(None, 0)
-    except BaseException:
+    except BaseException as error:
         if attempt is not None:
             attempt.abandon()
+            if isinstance(error, KafkaError):
+                decider.check_owner()  # a new owner aborts what the former wrote: that is the cause to report
         raise
     finally:
         if attempt is not None:

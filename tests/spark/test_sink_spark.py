@@ -61,10 +61,10 @@ class Stage:
         made.write_text("".join(f"{value}\n" for value in values))
         made.rename(source / name)
 
-    def start(self, columns: str = "value", *, waits: bool = False) -> "StreamingQuery":
+    def start(self, columns: str = "value", *, waits: bool = False, checkpoint: str = "checkpoint") -> "StreamingQuery":
         rows = self.spark.readStream.option("maxFilesPerTrigger", 1).text(str(self.directory / "in"))
         written = rows.selectExpr(columns).writeStream.format("kproxy").options(**self.options)
-        written = written.option("checkpointLocation", str(self.directory / "checkpoint"))
+        written = written.option("checkpointLocation", str(self.directory / checkpoint))
         return written.trigger(**({"processingTime": "0 seconds"} if waits else {"availableNow": True})).start()
 
     def run(self, columns: str = "value") -> None:
@@ -138,11 +138,44 @@ def test_an_older_driver_is_fenced(stage: Stage) -> None:
         _until(lambda: stage.seen() == ["a"], query)
         stage.control.initialize(stage.id)
         stage.lines("1.txt", "b")
-        with pytest.raises(StreamingQueryException, match=r"another driver has taken transactional\.id"):
+        with pytest.raises(StreamingQueryException, match=r"another driver or query has taken transactional\.id"):
             query.awaitTermination(int(_PATIENCE))
     finally:
         query.stop()
     assert stage.seen() == ["a"]
+
+
+def test_of_two_queries_under_one_id_in_one_session_the_newer_one_lives(stage: Stage) -> None:
+    stage.lines("0.txt", "a")
+    older = stage.start(waits=True)
+    newer = None
+    try:
+        _until(lambda: stage.seen() == ["a"], older)
+        newer = stage.start(waits=True, checkpoint="another")
+        _until(lambda: stage.seen() == ["a", "a"], newer)
+        for number in range(1, 6):
+            stage.lines(f"{number}.txt", f"b{number}")
+        with pytest.raises(StreamingQueryException, match=r"another driver or query has taken transactional\.id"):
+            older.awaitTermination(int(_PATIENCE))
+        _until(lambda: stage.seen() == ["a", "a", *(f"b{number}" for number in range(1, 6))], newer)
+        older = stage.start(waits=True)
+        with pytest.raises(StreamingQueryException, match=r"another driver or query has taken transactional\.id"):
+            stage.lines("6.txt", "c")
+            newer.awaitTermination(int(_PATIENCE))
+    finally:
+        for query in (older, newer):
+            if query is not None:
+                query.stop()
+
+
+def test_the_mode_complete_is_refused(stage: Stage) -> None:
+    stage.lines("0.txt", "a")
+    rows = stage.spark.readStream.text(str(stage.directory / "in")).groupBy("value").count().select("value")
+    write = rows.writeStream.outputMode("complete").format("kproxy").options(**stage.options)
+    with pytest.raises(Exception, match="complete would append the whole result to the topic at each batch"):
+        query = write.option("checkpointLocation", str(stage.directory / "checkpoint")).start()
+        query.awaitTermination(int(_PATIENCE))
+    assert stage.seen() == []
 
 
 def test_kproxy_killed_in_the_middle_of_a_batch(stage: Stage) -> None:
