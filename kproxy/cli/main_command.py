@@ -29,7 +29,9 @@ _ELSEWHERE = {
     ),
     "clients": Elsewhere("kproxy.cli.status_commands", "clients", "List the clients of a running kproxy."),
     "completion": Elsewhere("kproxy.cli.completion_command", "completion", "Print the completion script of a shell."),
-    "config": Elsewhere("kproxy.cli.config_commands", "config", "Check options; show and reload those in force."),
+    "config": Elsewhere(
+        "kproxy.cli.config_commands", "config", "Write and check options; show and reload those in force."
+    ),
     "credentials": Elsewhere(
         "kproxy.cli.credentials_command", "credentials", "Add, remove and list users that log in at kproxy."
     ),
