@@ -5,36 +5,43 @@ ARGS=--record`` runs all of them, and records what they found.
 """
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from tools.one_page import draw_or_check, markdown_table, with_part
+from tools.one_page import dated, draw_or_check, with_part
 from verification.agents.programs import AGENTS
-from verification.agents.results import Results, missing, read
+from verification.agents.results import Result, Results, missing, read
 from verification.agents.trial import KINDS
 
 PAGE = Path(__file__).parent.parent / "docs" / "clients.md"
 BEGIN = "<!-- agents: made by `make generate` from verification/agents and its results.json -->"
 END = "<!-- /agents -->"
-_WORDS = {"direct": "directly", "through": "through kproxy"}
+_THROUGH = [kind for kind in KINDS if kind != "direct"]
 
 
 def table(results: Results) -> str:
-    """A row for each program: the copies that each kind of trial left, and what the program needs."""
-    numbers = ["lines", *(_WORDS.get(kind, kind) for kind in KINDS)]
-    head = ["program", *numbers, "what it needs in its configuration", "tested"]
-    return markdown_table(head, [_row(name, results) for name in AGENTS], numbers)
+    """A row for each program: the copies directly and in all trials through kproxy, and what the program needs."""
+    head = ("program", "lines", "copies directly", "through kproxy", "what it needs in its configuration")
+    dates = [_tested(results[name]) for name in AGENTS]
+    return dated(head, [_row(name, results) for name in AGENTS], dates, head[1:4])
 
 
 def _row(name: str, results: Results) -> list[str]:
     agent, found = AGENTS[name], results[name]
     last = max(found.values())
-    cells = [_copies(found[kind].copies, found[kind].missing) if kind in found else agent.directly for kind in KINDS]
-    tested = f"{min(found.values()).date}, Kafka {' and '.join(sorted({one.broker for one in found.values()}))}"
-    return [f"{agent.title} {last.version}".strip(), f"{last.lines:,}", *cells, agent.needs, tested]
+    through = {kind: _copies(found[kind]) for kind in _THROUGH if kind in found}
+    differ = [f"{kind}: {cell}" for kind, cell in through.items() if cell != "0"]
+    direct = _copies(found["direct"]) if "direct" in found else agent.directly
+    return [f"{agent.title} {last.version}".strip(), f"{last.lines:,}", direct, "; ".join(differ) or "0", agent.needs]
 
 
-def _copies(copies: int, lost: int) -> str:
-    return f"{copies:,}, and {lost:,} lost" if lost else f"{copies:,}"
+def _tested(found: Mapping[str, Result]) -> str:
+    brokers = " and ".join(sorted({one.broker for one in found.values()}))
+    return f"{min(found.values()).date}, Kafka {brokers}"
+
+
+def _copies(one: Result) -> str:
+    return f"{one.copies:,}, and {one.missing:,} lost" if one.missing else f"{one.copies:,}"
 
 
 def drawn(page: str, results: Results) -> str:

@@ -12,9 +12,14 @@ def test_a_row_has_the_copies_of_each_kind_and_what_the_program_needs() -> None:
     killed = Result("2026-01-02", "9", "5.0.0", 50_000, 1_234, 0)
     results["kcat"] = {**results["kcat"], "killed": killed, "restarted": killed._replace(missing=7)}
     [row] = [line for line in table(results).splitlines() if line.startswith("| kcat")]
-    assert "| 1,234 | 1,234, and 7 lost |" in row
+    assert "| killed: 1,234; restarted: 1,234, and 7 lost |" in row
     assert "without it, it ends" in row
     assert row.endswith("| 2026-01-02, Kafka 4.3.0 and 5.0.0 |")
+
+
+def test_a_program_without_copies_in_any_trial_through_kproxy_has_one_zero() -> None:
+    [row] = [line for line in table(read()).splitlines() if line.startswith("| syslog-ng")]
+    assert "| 50,000 | 12,550 | 0 | `flags(flow-control)` |" in row
 
 
 def test_a_program_that_can_not_run_without_kproxy_says_why() -> None:
