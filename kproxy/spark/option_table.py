@@ -185,6 +185,11 @@ SINK: Final = (
     ),
     _option("topic", "", "for all rows; goes before the column"),
     _option(
+        "kafka.allow.auto.create.topics",
+        "`false`",
+        "`true`: a broker with `auto.create.topics.enable` creates a missing topic; `false`: the query fails",
+    ),
+    _option(
         "transactional.id",
         "streams: from `checkpointLocation`",
         "the name under which kproxy decides what this query writes: one for each query, the same after each restart",
