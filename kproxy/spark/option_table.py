@@ -57,7 +57,7 @@ SOURCE: Final = (
         "minOffsetsPerTrigger",
         "",
         "a micro-batch waits until there are so many new offsets, or `maxTriggerDelay` has passed. Not with "
-        "`availableNow`, which reads all that is there",
+        "`availableNow`",
     ),
     _option(
         "maxTriggerDelay",
@@ -89,7 +89,7 @@ SOURCE: Final = (
     _option(
         "kafkaConsumer.pollTimeoutMs",
         "120000",
-        "how long a task retries without progress while leaders move or kproxy restarts",
+        "how long a task retries while leaders move or kproxy restarts",
     ),
     _option("maxDecompressedBytes", "134217728", "the largest size of a batch after decompression"),
 )
@@ -176,14 +176,19 @@ SINK: Final = (
     _option(
         "kproxy.control.url kproxy.control.token.file",
         "",
-        "instead: `https://kproxy.example:19645`, or `http://127.0.0.1:19645`, and a file with the token, on each node",
+        "instead: `https://kproxy.example:19645` or `http://127.0.0.1:19645`; a file with the token, on each node",
     ),
     _option(
         "kproxy.control.ssl.ca.location",
         "the system's",
-        "authorities that sign the certificate of the control API: a PEM file on each node",
+        "authorities of the control API's certificate: a PEM file on each node",
     ),
-    _option("topic", "", "for all rows; goes before the column"),
+    _option("topic", "", "for all rows, before the column"),
+    _option(
+        "kafka.allow.auto.create.topics",
+        "`false`",
+        "`true`: a broker with `auto.create.topics.enable` creates a missing topic; `false`: the query fails",
+    ),
     _option(
         "transactional.id",
         "streams: from `checkpointLocation`",
@@ -192,7 +197,7 @@ SINK: Final = (
     _option(
         "transaction.timeout.ms",
         "900000",
-        "how long one task may write; at most kproxy's `transaction.max.timeout.ms`",
+        "how long a task may write; at most kproxy's `transaction.max.timeout.ms`",
     ),
     _option(
         "kproxy.retry.timeout.ms",
