@@ -25,6 +25,7 @@ from kproxy.spark.sink_options import SinkOptions, parse, stream_batch_id
 from kproxy.spark.sink_producer import check
 from kproxy.spark.sink_rows import Columns, columns_of
 from kproxy.spark.sink_task import TaskNames, WrittenAttempt, task_names, write_attempt
+from kproxy.spark.sink_topics import SinkTopics
 from kproxy.spark.spark_errors import KafkaError, OptionError
 
 if TYPE_CHECKING:
@@ -158,9 +159,14 @@ def batch_writer(options: Mapping[str, str], schema: "StructType") -> BatchWrite
 
 
 def _take(options: SinkOptions) -> OwnerId:
-    """Takes the transactional id. KafkaError, before anybody is fenced, if rows would go elsewhere than decisions."""
+    """Takes the transactional id.
+
+    KafkaError, before anybody is fenced, if rows would go elsewhere than decisions, or the topic does not exist.
+    """
     first = replace(options, retry_ms=min(options.retry_ms, int(FIRST_PATIENCE_S * 1000)))
     check_one_kproxy(first, Decider(options.control.client(), first, None))
+    if options.topic is not None:
+        SinkTopics(first, "kproxy-spark").check([options.topic])
     return Decider(options.control.client(), options, None).take()
 
 

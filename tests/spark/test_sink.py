@@ -12,6 +12,7 @@ from kproxy.spark.sink import TaskMessage, batch_writer, stream_writer
 from kproxy.spark.sink_control import Fenced
 from kproxy.spark.sink_options import ControlAddress
 from kproxy.spark.sink_task import WrittenAttempt
+from kproxy.spark.sink_topics import SinkTopics
 from kproxy.spark.spark_errors import KafkaError, OptionError
 from tests.spark.sink_samples import OWNER, PLAIN, FakeControl
 
@@ -23,6 +24,7 @@ def control(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeControl:
     fake = FakeControl()
     monkeypatch.setattr(ControlAddress, "client", lambda _: fake)
     monkeypatch.setattr(sink, "check_one_kproxy", lambda options, decider: fake.checked())
+    monkeypatch.setattr(SinkTopics, "check", lambda topics, names: None)
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
     return fake
 

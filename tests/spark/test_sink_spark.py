@@ -228,6 +228,23 @@ def test_a_broker_in_place_of_kproxy_is_refused_and_nobody_is_fenced(stage: Stag
     assert stage.control.describe(stage.id).owner == owner
 
 
+def test_a_topic_that_does_not_exist_is_refused_unless_the_broker_may_create_it(stage: Stage) -> None:
+    owner = stage.control.initialize(stage.id).owner
+    rows = stage.spark.sql("select cast(id as string) value from range(3)")
+    misspelt = stage.options | {"topic": f"{stage.topic}-misspelt"}
+    with pytest.raises(Exception, match="misspelt' does not exist: create it"):
+        rows.write.format("kproxy").options(**misspelt).mode("append").save()
+    assert stage.control.describe(stage.id).owner == owner
+    by_column = {name: value for name, value in stage.options.items() if name != "topic"}
+    with pytest.raises(Exception, match="misspelt' does not exist: create it"):
+        with_topic = rows.selectExpr("value", f"'{stage.topic}-misspelt' as topic")
+        with_topic.write.format("kproxy").options(**by_column).mode("append").save()
+    created = misspelt | {"kafka.allow.auto.create.topics": "true"}
+    rows.write.format("kproxy").options(**created).mode("append").save()
+    with ClusterClient(stage.kproxy.bootstrap) as client:
+        assert client.offset(misspelt["topic"], 0) == 3
+
+
 def _open_parts(stage: Stage) -> Any:
     try:
         return stage.control.describe(stage.id).parts
