@@ -6,7 +6,8 @@ table is printed: ``--json`` does not wait for it.
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -49,6 +50,21 @@ def new_console() -> "Console":
     context = click.get_current_context(silent=True)
     wide = context is not None and context.meta.get(_WIDE, False)
     return console if console.is_terminal and not wide else Console(width=_PIPE_WIDTH)
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show on a terminal's stderr what takes so long, and for how long, while the block lasts."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        progress.add_task(f"{what} ...", total=None)
+        yield
 
 
 def is_narrow(console: "Console") -> bool:
