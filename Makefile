@@ -11,7 +11,7 @@ GENERATORS = $(subst /,.,$(basename $(wildcard tools/generate_*.py)))
 # Where this is set each process compiles every module again, and pytest rewrites every test.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help agents archives backends clients client-results demo demo-programs docs explore test test-busy lint bench sim sim-txn mutate hostile fuzz soak generate image lock system chaos network idempotence clean
+.PHONY: help agents archives backends clients client-results demo demo-programs docs explore test test-busy lint bench sim sim-txn mutate hostile fuzz soak generate image release-rehearsal lock system chaos network idempotence clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -127,6 +127,9 @@ soak: $(STAMP)   ## clients of several kinds come and go: whether kproxy grows (
 
 image: $(STAMP)  ## the image of deploy/Dockerfile, without a daemon, and proof that it works (Debian, root only)
 	$(BIN)/python -m tools.image
+
+release-rehearsal: $(STAMP) ## every step of a release but its uploads, with seconds (root, Debian; ARGS="package install")
+	@$(BIN)/python -m tools.release $(ARGS)
 
 lock: $(STAMP)   ## the image's dependencies, the newest that fit
 	$(BIN)/python -m tools.generate_lock --upgrade

@@ -4,7 +4,7 @@ glibc keeps freed memory for the next use, and Python's collector has to find fi
 
 A large buffer that is freed makes glibc take later ones, up to its size and at most 32 MiB, from the heap, too. Small
 objects that stay may then lie between them, and keep what was freed around them. Buffers of 1 MiB and more get pages
-of their own here, always. Smaller ones would cost more processor time than the memory is worth (docs/performance.md).
+of their own here, always. Smaller ones would cost more processor time than the memory is worth (bench/README.md).
 """
 
 import ctypes

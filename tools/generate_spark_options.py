@@ -4,7 +4,16 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from kproxy.spark.option_table import NO_EFFECT, REFUSED, SINK, SINK_NO_EFFECT, SINK_REFUSED, SOURCE, SparkOption
+from kproxy.spark.option_table import (
+    NO_EFFECT,
+    REFUSED,
+    SECURITY_REFUSED,
+    SINK,
+    SINK_NO_EFFECT,
+    SINK_REFUSED,
+    SOURCE,
+    SparkOption,
+)
 from tools.one_page import write_or_check
 
 PAGE = Path(__file__).parent.parent / "docs" / "spark-options.md"
@@ -13,12 +22,11 @@ _INTRODUCTION = """\
 <!-- Made by `make generate` from kproxy/spark/option_table.py; edit that. -->
 # Options of the Spark source and sink
 
-The options of Spark's own Kafka connector have the same names and the same meaning. What differs, or is not taken, is
-listed here with the reason. An unknown option is an error. For a wrong option `load()` raises an AnalysisException
-whose last line names the option and what is valid (`spark.sql.execution.pyspark.udf.hideTraceback.enabled` leaves out
-the lines before).
+Names and meanings are those of Spark's own Kafka connector; this page says what differs or is not taken. The options of
+TLS and SASL are [here](spark.md#security).
 
-Source and sink also take the options of TLS and SASL: see [security](spark.md#security).
+For an unknown or wrong option `load()` raises an AnalysisException whose last line names the option and what is valid
+(`spark.sql.execution.pyspark.udf.hideTraceback.enabled` leaves out the lines before).
 """
 
 
@@ -28,12 +36,17 @@ def render() -> str:
         _INTRODUCTION,
         f"## Source\n\n{_full(SOURCE)}",
         f"### Taken without effect\n\n{_short(NO_EFFECT)}",
-        f"### Refused\n\n{_short(REFUSED)}",
+        f"### Refused by the source\n\n{_short(_own(REFUSED))}",
         f"## Sink\n\n{_full(SINK)}",
         f"### Taken by the sink without effect\n\n{_short(SINK_NO_EFFECT)}",
-        f"### Refused by the sink\n\n{_short(SINK_REFUSED)}",
+        f"### Refused by the sink\n\n{_short(_own(SINK_REFUSED))}",
+        f"## Refused by both\n\n{_short(SECURITY_REFUSED)}",
     ]
     return "\n".join(sections)
+
+
+def _own(options: Iterable[SparkOption]) -> list[SparkOption]:
+    return [option for option in options if option not in SECURITY_REFUSED]
 
 
 def _names(option: SparkOption) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,6 +32,7 @@ MSKAuthTokenProvider.generate_auth_token("eu-west-1")
 boto3.client("sts", region_name="eu-west-1"), boto3.client("sso", region_name="eu-west-1")
 jwt.encode({}, "0" * 32, "HS256"), OTLPSpanExporter()
 """
+_BILL: Final = "opt/kproxy/sbom.cdx.json"
 _COMPILERS: Final = ("cc", "gcc", "as", "ld")
 _LARGEST_TREE: Final = 120 * _MB
 _READY_SECONDS: Final = 60
@@ -63,7 +65,7 @@ def prove_contents(image: Image) -> str:
     """The bill of materials names all that is installed; nothing that installs more is there."""
     [site] = image.root.glob("opt/kproxy/lib/python3*/site-packages")
     installed = {_key(found) for found in distributions(path=[str(site)])}
-    bill = json.loads((image.root / "opt/kproxy/sbom.cdx.json").read_text())
+    bill = json.loads((image.root / _BILL).read_text())
     named = {(part["name"].lower(), part["version"]) for part in [*bill["components"], bill["metadata"]["component"]]}
     _demand(installed <= named, f"the bill of materials lacks {sorted(installed - named)}")
     _demand(not any(name == "pip" for name, _ in installed), "pip is in it")
@@ -160,20 +162,39 @@ PROOFS: Final[tuple[Callable[[Image], str], ...]] = (
 )
 
 
+def commit_epoch(root: Path) -> int:
+    """The time of the newest commit, in seconds: the same commit gives the same bytes."""
+    git = ["git", "-C", str(root), "log", "-1", "--format=%ct"]
+    return int(subprocess.run(git, check=True, capture_output=True, text=True).stdout)
+
+
+def proven_image(say: Callable[[str], None], bill: Path | None = None) -> None:
+    """Build the image and report each proof; ``bill`` is where its bill of materials is copied to.
+
+    :raises Unproven: the first proof that fails, by name.
+    """
+    work = tempfile.TemporaryDirectory(prefix="kproxy-image-")
+    with work as folder, built_image(Path(folder), commit_epoch(ROOT)) as image:
+        for proof in PROOFS:
+            name = proof.__name__.removeprefix("prove_")
+            try:
+                say(f"{name}: {proof(image)}")
+            except (Unproven, subprocess.SubprocessError) as error:
+                raise Unproven(f"{name}: {error}") from error
+        if bill is not None:
+            shutil.copyfile(image.root / _BILL, bill)
+
+
 def main() -> int:
     """Build, and print what is proven; 1 at the first that is not."""
     if os.geteuid() != 0:
         print("make image needs root, for it makes a Debian of its own and changes into it", file=sys.stderr)
         return 1
-    git = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
-    epoch = int(subprocess.run(git, check=True, capture_output=True, text=True).stdout)
-    with tempfile.TemporaryDirectory(prefix="kproxy-image-") as work, built_image(Path(work), epoch) as image:
-        for proof in PROOFS:
-            try:
-                print(f"{proof.__name__.removeprefix('prove_')}: {proof(image)}", flush=True)
-            except (Unproven, subprocess.SubprocessError) as error:
-                print(f"{proof.__name__.removeprefix('prove_')}: {error}", file=sys.stderr)
-                return 1
+    try:
+        proven_image(lambda line: print(line, flush=True))
+    except Unproven as error:
+        print(error, file=sys.stderr)
+        return 1
     return 0
 
 

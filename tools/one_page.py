@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
@@ -19,6 +20,18 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: 
     """A table; columns whose heads are in ``numbers`` are aligned on the right."""
     rule = ["---:" if name in numbers else "---" for name in head]
     return "\n".join(re.sub(r"\|  (?=\|)", "| ", f"| {' | '.join(row)} |") for row in (head, rule, *rows))
+
+
+def dated(
+    head: Sequence[str], rows: Sequence[Sequence[str]], dates: Sequence[str], numbers: Collection[str] = ()
+) -> str:
+    """A table after a line with the date that most of its rows have; the rows of other dates have it in a column."""
+    [(usual, count)] = Counter(dates).most_common(1)
+    if count == len(rows):
+        return f"\nTested: {usual}.\n\n{markdown_table(head, rows, numbers)}\n"
+    cells = ["" if date == usual else date for date in dates]
+    table = markdown_table((*head, "tested"), [(*row, cell) for row, cell in zip(rows, cells, strict=True)], numbers)
+    return f"\nTested: {usual}, unless the row has another date.\n\n{table}\n"
 
 
 def draw_or_check(page: Path, drawn: Callable[[str], str], arguments: Sequence[str]) -> int:

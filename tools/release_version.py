@@ -1,8 +1,8 @@
 """The version of a release: it is in the package, in the chart and in the tag, and must be the same everywhere.
 
-python -m tools.release_version --check 0.2.0    # fails unless package, chart and CHANGELOG.md have this version python
--m tools.release_version --set 0.2.0      # writes it into every file that names it python -m tools.release_version
---notes 0.2.0    # prints this version's part of CHANGELOG.md
+python -m tools.release_version --check 0.2.0    # fails unless package, chart and CHANGELOG.md have this version
+python -m tools.release_version --set 0.2.0      # writes it into every file that names it
+python -m tools.release_version --notes 0.2.0    # prints this version's part of CHANGELOG.md
 """
 
 import argparse

@@ -2,13 +2,15 @@
 
 import os
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import click
 
 from kproxy.cli.groups import help_group
-from kproxy.cli.output import json_flag, print_json
+from kproxy.cli.output import json_flag, print_json, waiting
 from kproxy.config import ConfigError, ExitCode
+from kproxy.config.config_faults import Faults
 from kproxy.distribution import install_command
 
 if TYPE_CHECKING:
@@ -46,12 +48,15 @@ def check(file: Path, offline: bool, as_json: bool) -> int:
 
     The functions of Python steps are called, as in a run.
     """
+    faults = Faults(str(file))
     try:
-        found = _load(file)
+        found = _pipelines().read(file, os.environ, faults)
         if not offline:
             from kproxy.spark.pipeline.live_checks import check_live
 
-            check_live(found)
+            with waiting("Checking topics, SQL and Spark's settings"):
+                check_live(found, faults)
+        faults.check()
     except ConfigError as error:
         if not as_json:
             raise
@@ -78,24 +83,24 @@ def run(file: Path, submit: bool, as_json: bool) -> int:
     """
     if submit and as_json:
         raise click.UsageError("--submit prints a line for a shell: it does not go with --json")
-    found = _load(file)
-    from kproxy.spark.pipeline import choose_display, run, submit_line
-
+    pipelines = _pipelines()
+    found = pipelines.load(file, os.environ)
     if submit:
-        click.echo(submit_line(found, os.environ))
+        click.echo(pipelines.submit_line(found, os.environ))
     else:
-        run(found, choose_display(json_lines=as_json))
+        pipelines.run(found, pipelines.choose_display(json_lines=as_json))
     return ExitCode.OK
 
 
-def _load(file: Path) -> "Pipeline":
+def _pipelines() -> ModuleType:
+    """The package of pipelines; a message that says how to install it where it is missing."""
     try:
-        from kproxy.spark.pipeline import load
+        from kproxy.spark import pipeline as package
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pyspark", "pyarrow", "numpy", "confluent_kafka"):
             raise
         raise click.ClickException(f"pipelines need Spark: {install_command('spark')}") from None
-    return load(file, os.environ)
+    return package
 
 
 def _problems(error: ConfigError) -> list[dict[str, object]]:

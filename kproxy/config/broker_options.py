@@ -25,8 +25,8 @@ class ClusterOptions(OptionGroup):
     bootstrap_servers: tuple[Address, ...] = field(
         metadata=describe(
             ADDRESSES,
-            "Brokers to ask for the members of the cluster. Two or three are enough; kproxy finds the others through "
-            "them. Write an IPv6 address in brackets.",
+            "Brokers that kproxy asks for the members of the cluster; two or three are enough. Write an IPv6 address "
+            "in brackets.",
             group="Addresses",
         )
     )
@@ -63,25 +63,24 @@ class BrokerSecurityOptions(ClusterOptions):
         None, OPTIONAL_PATH, "PEM file of the certificate that kproxy presents to brokers that ask for one (mTLS)."
     )
     upstream_ssl_key_location: Path | None = option(
-        None, OPTIONAL_PATH, "PEM file of the certificate's private key, if it is not in the same file."
+        None, OPTIONAL_PATH, "PEM file of the certificate's private key, if it is in another file."
     )
     upstream_ssl_key_password_location: Path | None = option(
-        None, OPTIONAL_PATH, "File whose first line is the password of the key, if the key is encrypted."
+        None, OPTIONAL_PATH, "File whose first line is the password of the encrypted key."
     )
     upstream_sasl_mechanism: str = option(
         "SCRAM-SHA-512",
         choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"),
-        "How kproxy authenticates at brokers if upstream.security.protocol is sasl_plaintext or sasl_ssl. Kafka's "
-        "sasl.mechanism. AWS_MSK_IAM signs tokens with the AWS credentials of the environment and sends them by "
-        "OAUTHBEARER.",
+        "How kproxy authenticates at brokers with sasl_plaintext or sasl_ssl. Kafka's sasl.mechanism. "
+        "AWS_MSK_IAM signs tokens with the AWS credentials of the environment and sends them by OAUTHBEARER.",
         group="SASL to brokers",
     )
     upstream_sasl_username: str | None = option(None, OPTIONAL_TEXT, "The user name of kproxy for PLAIN or SCRAM.")
     upstream_sasl_password_location: SecretLocation | None = option(
         None,
         SECRET,
-        "Where the password is: a file, whose first line is the password, or env:VARIABLE. kproxy reads it again at "
-        "each login, so it can change while kproxy runs.",
+        "Where the password is: a file, whose first line is the password, or env:VARIABLE. kproxy reads it at "
+        "each login.",
     )
     upstream_sasl_oauthbearer_token_location: SecretLocation | None = option(
         None,
@@ -114,15 +113,15 @@ class BrokerSecurityOptions(ClusterOptions):
     upstream_sasl_identity: str = option(
         "kproxy",
         choice("kproxy", "client", "mapped"),
-        "The identity with which clients' requests reach a broker that requires SASL. kproxy: all as kproxy itself. "
-        "client: each connection as its client, whose own SASL passes through to the broker. mapped: as "
-        "upstream.sasl.identities.file says.",
+        "The identity of clients' requests at a broker that requires SASL. kproxy: kproxy's own for all. client: "
+        "that of each client, whose own SASL passes through to the broker. mapped: by "
+        "upstream.sasl.identities.file.",
     )
     upstream_sasl_identities_file: Path | None = option(
         None,
         OPTIONAL_PATH,
-        "File that maps principals of clients to identities at the brokers, for upstream.sasl.identity = mapped. "
-        "kproxy reads it again when it changes; see docs/security.md.",
+        "File that maps principals of clients to identities at the brokers, for upstream.sasl.identity = mapped "
+        "(docs/security.md). Read again when it changes.",
     )
 
     @property
@@ -142,7 +141,7 @@ class BrokerOptions(ClusterOptions):
     upstream_connect_timeout_ms: int = option(
         10_000,
         MS,
-        "After this time kproxy gives up an attempt to connect to a broker, and tries the next. Kafka's "
+        "Time after which kproxy gives up an attempt to connect to a broker, and tries the next. Kafka's "
         "socket.connection.setup.timeout.ms.",
     )
     upstream_request_timeout_ms: int = option(
@@ -154,8 +153,8 @@ class BrokerOptions(ClusterOptions):
     retry_backoff_ms: int = option(
         100,
         MS,
-        "First pause before a retry towards a broker; doubles with every failure. kproxy waits for half of it or more, "
-        "at random, so that instances do not retry in step.",
+        "First pause before a retry towards a broker; it doubles with every failure. kproxy waits for a random "
+        "part of it, half or more, so that instances do not retry in step.",
     )
     retry_backoff_max_ms: int = option(
         1_000, MS, "Longest pause between retries; short, because clients wait meanwhile."

@@ -39,9 +39,8 @@ class ListenOptions(OptionGroup):
     listen: Address = option(
         Address("127.0.0.1", 19092),
         LISTEN_ADDRESS,
-        "The address at which clients bootstrap. The default is loopback, because a sidecar serves its own host only, "
-        "and not port 9092, so that a broker can run on the same host. :9092, all addresses of IPv4 and "
-        "IPv6, makes it a gateway.",
+        "The address at which clients bootstrap. The default serves clients on this host only; :9092, all IPv4 "
+        "and IPv6 addresses, makes kproxy a gateway.",
     )
     advertised_address: Address | None = option(
         None,
@@ -52,39 +51,38 @@ class ListenOptions(OptionGroup):
     broker_ports: range | None = option(
         None,
         PORTS,
-        "The range from which every broker gets one port: a client that connects to a broker's port is relayed to "
-        "that broker. It needs at least as many ports as there are brokers.",
+        "Each broker gets one port of this range, and kproxy relays the clients of a port to its broker. There "
+        "must be a port for each broker.",
         default_text="the 100 ports after the listen port; any free ports if that is 0",
     )
     advertised_broker_ports: range | None = option(
         None,
         PORTS,
-        "The ports that clients receive in place of broker.ports, one for one, if ports are mapped between them and "
-        "kproxy.",
+        "The ports that clients receive in place of broker.ports, one for one, where ports are mapped between "
+        "them and kproxy.",
         default_text="broker.ports",
     )
     http: Address | None = option(
         Address("127.0.0.1", 19644),
         OPTIONAL_LISTEN_ADDRESS,
-        "The address of metrics, health, readiness and the status page (docs/status.md). On an address beyond "
-        "loopback the page shows clients to other hosts only with the token of control.token.file. off or empty: no "
-        "HTTP at all.",
+        "The address of metrics, health, readiness and the status page (docs/status.md). Beyond loopback the "
+        "page shows clients to other hosts only with the token of control.token.file. off or empty: no HTTP.",
     )
     broker_host_pattern: str | None = option(
         None,
         HOST_PATTERN,
-        "One port for all brokers: clients receive this name for each broker, with its id in place of {id}, at the "
-        "port of listen; the TLS server name (SNI) tells kproxy which broker they mean. Every name must lead to "
-        "kproxy and be in its certificate. Use it behind one port of a load balancer.",
+        "One port for all brokers, for instance behind a load balancer: clients receive this name for each "
+        "broker, with its id in place of {id}, at the port of listen. The TLS server name (SNI) tells kproxy "
+        "which broker they mean. Every name must lead to kproxy and be in its certificate.",
         default_text="each broker has a port of its own",
     )
     proxy_protocol_hosts: tuple[str, ...] = option(
         (),
         PATTERNS,
         "Load balancers, by patterns of their addresses, that begin each connection with a PROXY protocol header "
-        "(version 1 or 2), before TLS. The client's address in it counts for retries, limits, ACL rules and logs. A "
-        "connection from there without the header is closed; from other hosts a header is never read. localhost means "
-        "every loopback address.",
+        "(version 1 or 2), before TLS. The client's address in it counts for retries, limits, ACL rules and "
+        "logs. kproxy closes a connection from there without the header, and reads no header from other hosts. "
+        "localhost: every loopback address.",
     )
 
     @property
@@ -102,21 +100,21 @@ class ClientTlsOptions(OptionGroup):
     ssl_certificate_location: Path | None = option(
         None,
         OPTIONAL_PATH,
-        "PEM file of the certificate for clients, with the intermediate certificates. If given, clients must use TLS "
+        "PEM file of the certificate for clients, with the intermediate certificates: clients must then use TLS "
         "(1.2 or later). kproxy reads TLS files again when they change; open connections continue.",
         group="TLS to clients",
     )
     ssl_key_location: Path | None = option(
-        None, OPTIONAL_PATH, "PEM file of the certificate's private key, if it is not in the same file."
+        None, OPTIONAL_PATH, "PEM file of the certificate's private key, if it is in another file."
     )
     ssl_key_password_location: Path | None = option(
-        None, OPTIONAL_PATH, "File whose first line is the password of the key, if the key is encrypted."
+        None, OPTIONAL_PATH, "File whose first line is the password of the encrypted key."
     )
     ssl_client_auth: str = option(
         "none",
         choice("none", "requested", "required"),
-        "Whether clients must present a certificate (mTLS). requested: they need not, but a presented certificate "
-        "must be valid. Kafka's ssl.client.auth.",
+        "Whether clients must present a certificate (mTLS). requested: they need not, but a presented one must "
+        "be valid. Kafka's ssl.client.auth.",
     )
     ssl_ca_location: Path | None = option(
         None,
@@ -126,8 +124,8 @@ class ClientTlsOptions(OptionGroup):
     ssl_principal_mapping_rules: tuple[MappingRule, ...] = option(
         DEFAULT_MAPPING,
         MAPPING_RULES,
-        "How the subject of a client's certificate becomes its principal: RULE:PATTERN/REPLACEMENT/CASE and DEFAULT "
-        "(the whole subject), separated by commas; CASE is L, U or nothing. The first rule whose pattern matches the "
+        "How the subject of a client's certificate becomes its principal: RULE:PATTERN/REPLACEMENT/CASE (CASE is "
+        "L, U or nothing) and DEFAULT (the whole subject), separated by commas. The first rule that matches the "
         "whole subject counts; a subject that no rule matches is refused. Kafka's ssl.principal.mapping.rules.",
     )
 
@@ -146,8 +144,8 @@ class ClientLoginOptions(OptionGroup):
     sasl_credentials_location: Path | None = option(
         None,
         OPTIONAL_PATH,
-        "File of the users of PLAIN and SCRAM, written by kproxy credentials. It contains no passwords, only salted "
-        "hashes. kproxy reads it again when it changes.",
+        "File of the users of PLAIN and SCRAM, written by kproxy credentials: salted hashes, no passwords. Read "
+        "again when it changes.",
     )
     connections_max_reauth_ms: int = option(
         0,
@@ -158,7 +156,7 @@ class ClientLoginOptions(OptionGroup):
     connection_failed_authentication_delay_ms: int = option(
         100,
         whole_number(0, HOUR_MS, "ms"),
-        "kproxy waits this long before it answers a failed login, so that guessing takes time. Kafka's "
+        "Time before kproxy answers a failed login, so that guessing takes longer. Kafka's "
         "connection.failed.authentication.delay.ms.",
     )
     sasl_oauthbearer_jwks_endpoint_url: str | None = option(
@@ -212,8 +210,8 @@ class AccessOptions(OptionGroup):
         None,
         OPTIONAL_PATH,
         "YAML file of rules: which principals may do what with which topics, groups, transactional ids and the "
-        "cluster. If given, everything that no rule allows is refused. kproxy reads it again when it changes; kproxy "
-        "acl checks and explains it. See docs/security.md.",
+        "cluster (docs/security.md). What no rule allows is refused. Read again when it changes; kproxy acl "
+        "checks and explains it.",
         default_text="off: all is allowed",
         group="Authorization and quotas",
     )
@@ -225,15 +223,15 @@ class AccessOptions(OptionGroup):
     quotas_file: Path | None = option(
         None,
         OPTIONAL_PATH,
-        "YAML file of limits by principal and client.id: bytes and requests per second, connections. kproxy reads it "
-        "again when it changes. See docs/security.md.",
+        "YAML file of limits by principal and client.id: bytes and requests per second, connections "
+        "(docs/security.md). Read again when it changes.",
         default_text="off: nothing is limited",
     )
     quota_throttle_max_ms: int = option(
         5_000,
         whole_number(1, 60_000, "ms"),
-        "The longest time for which a client that exceeds a limit of quotas.file is muted. Keep it well below the "
-        "time after which clients give up a request.",
+        "The longest time for which kproxy mutes a client that exceeds a limit of quotas.file. Keep it well "
+        "below the clients' request time-outs.",
     )
 
 
@@ -243,75 +241,76 @@ class SizeOptions(OptionGroup):
     max_frame_bytes: int = option(
         104_857_600,
         BYTES,
-        "The longest request of a client; a longer one closes its connection. Kafka's socket.request.max.bytes. If "
-        "not given, never more than buffer.memory.",
+        "The longest request of a client; a longer one closes its connection. Kafka's socket.request.max.bytes. "
+        "If not given, at most buffer.memory.",
         group="Memory and sizes",
         change=Change.NEW_CONNECTIONS,
     )
     request_max_bytes: int = option(
         4 * MIB,
         BYTES,
-        "The longest request of a client other than Produce; a longer one closes its connection. kproxy decodes such "
-        "requests as a whole. Raise it for requests with very many names, such as JoinGroup and SyncGroup of huge "
-        "groups. If not given, never more than max.frame.bytes.",
+        "The longest request of a client other than Produce: kproxy decodes these as a whole. A longer one "
+        "closes its connection. Raise it for requests with very many names, such as JoinGroup of huge groups. If "
+        "not given, at most max.frame.bytes.",
         change=Change.NEW_CONNECTIONS,
     )
     request_max_elements: int = option(
         20_000,
         whole_number(1_000, INT32_MAX, "elements"),
-        "The most array elements (topics, partitions, groups, ...) in one request other than Produce; a request with "
-        "more closes its connection. 20,000 elements take about 50 ms, in which kproxy serves no other client. Raise "
-        "it only for clients that ask for more partitions at once. Of plain numbers in a list 16 count as one.",
+        "The most array elements (topics, partitions, groups, ...) in one request other than Produce; a request "
+        "with more closes its connection. 16 plain numbers in a list count as one. 20,000 elements take about 50 "
+        "ms, in which kproxy serves no other client: raise it only for clients that ask for more partitions at "
+        "once.",
         change=Change.NEW_CONNECTIONS,
     )
     connection_buffer_bytes: int = option(
         8 * MIB,
         MEMORY,
-        "The bytes of requests that kproxy holds for one connection before it stops reading from it. The default "
-        "holds 5 requests of the common 1 MiB in flight; a single longer request still passes. If not given, never "
-        "more than buffer.memory.",
+        "The bytes of requests that kproxy holds for one connection before it stops reading from it; a single "
+        "longer request still passes. The default holds 5 requests of 1 MiB in flight. If not given, at most "
+        "buffer.memory.",
     )
     buffer_memory: int = option(
         128 * MIB,
         MEMORY,
-        "The bytes of requests and responses that the whole process holds before it stops reading from clients. So a "
-        "slow broker slows its clients and does not grow the heap. It holds at least one request of max.frame.bytes. "
-        "A response that kproxy decodes has at most this many bytes, and one array element (topic, partition, ...) "
-        "for each 512 bytes of it. Raise it where old clients ask for more than 250,000 partitions at once.",
+        "The bytes of requests and responses that the process holds before it stops reading from clients, so "
+        "that a slow broker slows its clients and does not grow the heap. It holds at least one request of "
+        "max.frame.bytes. A response that kproxy decodes has at most this many bytes, and one array element "
+        "(topic, partition, ...) for each 512 bytes of it. Raise it where old clients ask for more than 250,000 "
+        "partitions at once.",
     )
     max_connections: int = option(
         10_000,
         whole_number(1, 1_000_000, "connections"),
-        "The most clients connected at the same time; kproxy closes further connections at once and counts them, so "
-        "that a reconnect storm cannot use all file descriptors.",
+        "The most clients connected at the same time; kproxy closes further connections at once and counts them, "
+        "so that file descriptors outlast a reconnect storm.",
         change=Change.RELOAD,
     )
     max_connections_per_ip: int = option(
         1_000_000,
         whole_number(1, 1_000_000, "connections"),
-        "Like max.connections, for each address of clients (IPv6: each /64 network), so that one host that leaks "
-        "connections, or attacks, leaves room to the others. Not limited by default, because a sidecar's clients all "
-        "have one address. Kafka's max.connections.per.ip.",
+        "Like max.connections, for each address of clients (IPv6: each /64 network). Not limited by default, "
+        "because a sidecar's clients all have one address. Kafka's max.connections.per.ip.",
         change=Change.RELOAD,
     )
     decompression_max_bytes: int = option(
         64 * MIB,
         BYTES,
-        "The longest content of the compressed batches of one request that kproxy must convert. It guards against a "
-        "few bytes that unpack to gigabytes. Batches that need no conversion are never unpacked.",
+        "The most bytes to which the compressed batches of one request may unpack where kproxy must convert "
+        "them. Batches that need no conversion are never unpacked.",
     )
     max_message_bytes: int = option(
         1_048_588,
         BYTES,
-        "kproxy splits converted batches so that none is longer. Kafka's message.max.bytes; set it to the smallest of "
-        "your topics. If not given, never more than max.frame.bytes.",
+        "kproxy splits converted batches so that none is longer. Kafka's message.max.bytes; set it to the "
+        "smallest of your topics. If not given, at most max.frame.bytes.",
         change=Change.NEW_CONNECTIONS,
     )
     fetch_max_bytes: int = option(
         16 * MIB,
         BYTES,
-        "The longest Fetch response that kproxy filters or converts, and so holds in memory: kproxy asks the broker "
-        "for no more at once. Old clients ask for at most 1 MiB for each partition by default.",
+        "The longest Fetch response that kproxy filters or converts in memory: kproxy asks the broker for no "
+        "more at once. Old clients ask for at most 1 MiB for each partition by default.",
         change=Change.NEW_CONNECTIONS,
     )
 
@@ -322,16 +321,15 @@ class ClientTimeOptions(OptionGroup):
     frame_timeout_ms: int = option(
         30_000,
         MS,
-        "A request must be complete within this time after its first byte, otherwise kproxy closes its connection: "
-        "half a request must not hold memory without end.",
+        "A request must be complete within this time after its first byte, otherwise kproxy closes its connection.",
         group="Times",
         change=Change.RELOAD,
     )
     ssl_handshake_timeout_ms: int = option(
         10_000,
         MS,
-        "A client must finish its TLS handshake within this time after it connected, otherwise kproxy disconnects it. "
-        "Each unfinished handshake holds about 20 KB. Raise it for clients on slow networks.",
+        "kproxy disconnects a client that has not finished its TLS handshake this long after it connected. Each "
+        "unfinished one holds about 20 KB. Raise it for slow networks.",
         change=Change.RELOAD,
     )
     connections_max_idle_ms: int = option(
@@ -348,9 +346,9 @@ class OldClientOptions(OptionGroup):
     deliver_codecs: tuple[DeliverRule, ...] = option(
         (DeliverRule("kafka-node-client*", ((3, 1),)), DeliverRule("no-kafka-client*", ((2, 1), (3, 1)))),
         DELIVER_RULES,
-        "Codecs for consumers that cannot read others; the first matching client.id pattern counts. The default helps "
-        "two Node.js clients that hand on compressed bytes as data, or crash. kproxy always replaces zstd by gzip "
-        "below Fetch v10, which has no zstd.",
+        "Codecs for consumers that cannot read others; the first matching client.id pattern counts. The default "
+        "helps two Node.js clients that hand on compressed bytes as data, or crash. Below Fetch v10, which has "
+        "no zstd, kproxy always replaces zstd by gzip.",
         group="Old clients",
         change=Change.NEW_CONNECTIONS,
     )
@@ -372,8 +370,8 @@ class OldClientOptions(OptionGroup):
     legacy_clients_max: int = option(
         200,
         whole_number(0, 100_000, "clients"),
-        "The number of clients that kproxy_legacy_requests_total distinguishes; further clients are counted as one, "
-        "so that random client ids cannot flood the metrics.",
+        "How many clients kproxy_legacy_requests_total distinguishes; further ones are counted as one, so that "
+        "random client ids cannot flood the metrics.",
     )
 
     def transcode(self, client_id: str | None) -> dict[int, int]:

@@ -17,15 +17,15 @@ class ShutdownOptions(OptionGroup):
     shutdown_grace_ms: int = option(
         10_000,
         whole_number(0, HOUR_MS, "ms"),
-        "After SIGTERM, the time for requests in flight to be answered and for open transactions to be decided. Keep "
-        "it well below the 30 s that Kubernetes allows.",
+        "After SIGTERM, the time to answer requests in flight and to decide open transactions. Keep it well "
+        "below the 30 s that Kubernetes allows.",
         change=Change.RELOAD,
     )
     shutdown_delay_ms: int = option(
         0,
         whole_number(0, HOUR_MS, "ms"),
-        "After SIGTERM, the time for which kproxy still accepts clients but reports that it is not ready, so that "
-        "load balancers notice first. It comes before shutdown.grace.ms.",
+        "After SIGTERM and before shutdown.grace.ms, the time for which kproxy still accepts clients but reports "
+        "that it is not ready, so that load balancers notice first.",
         change=Change.RELOAD,
     )
 
@@ -36,7 +36,7 @@ class ControlOptions(OptionGroup):
     control_socket: Path | None = option(
         None,
         OPTIONAL_PATH,
-        "Unix socket of the control API (begin, commit, abort, prepare; see docs/transactions.md), for this user "
+        "Unix socket of the control API (begin, commit, abort, prepare; docs/transactions.md), for this user "
         "only: mode 0600. Off by default, because the API changes state. kproxy txn expects it at "
         "/run/kproxy/control.sock.",
         group="Control",
@@ -44,26 +44,26 @@ class ControlOptions(OptionGroup):
     control_http: Address | None = option(
         None,
         OPTIONAL_LISTEN_ADDRESS,
-        "Address of the control API for programs that cannot use the socket. Needs control.token.file. Beyond loopback "
-        "it also needs control.ssl.certificate.location, because the token must not travel in plain text.",
+        "Address of the control API for programs that cannot use the socket. Needs control.token.file, and "
+        "beyond loopback control.ssl.certificate.location, so that the token does not travel in plain text.",
     )
     control_token_file: Path | None = option(
         None,
         OPTIONAL_PATH,
-        "File with the token that every request to control.http must carry, and every abort on the status page: 16 to "
-        "1024 printable characters. kproxy reads it at its start.",
+        "File with the token of every request to control.http and of every abort on the status page: 16 to 1024 "
+        "printable characters. kproxy reads it at its start.",
     )
     control_ssl_certificate_location: Path | None = option(
         None,
         OPTIONAL_PATH,
-        "PEM file of the certificate for control.http, with the intermediate certificates. If given, control.http "
-        "speaks HTTPS (TLS 1.2 or later) and may be beyond loopback. kproxy reads TLS files again when they change.",
+        "PEM file of the certificate for control.http, with the intermediate certificates: control.http then "
+        "speaks HTTPS (TLS 1.2 or later) and may be beyond loopback. Read again when it changes.",
     )
     control_ssl_key_location: Path | None = option(
-        None, OPTIONAL_PATH, "PEM file of that certificate's private key, if it is not in the same file."
+        None, OPTIONAL_PATH, "PEM file of that certificate's private key, if it is in another file."
     )
     control_ssl_key_password_location: Path | None = option(
-        None, OPTIONAL_PATH, "File whose first line is the password of that key, if the key is encrypted."
+        None, OPTIONAL_PATH, "File whose first line is the password of the encrypted key."
     )
     handover_socket: Path | None = option(
         None,
@@ -117,8 +117,8 @@ class TraceOptions(ClusterOptions):
     otel_traces_sampler_arg: float = option(
         0.01,
         RATIO,
-        "The share of requests and transactions that are traced if their records carry no W3C context; if they do, "
-        "the context decides. OpenTelemetry's OTEL_TRACES_SAMPLER_ARG of parentbased_traceidratio.",
+        "The share of requests and transactions that are traced if their records carry no W3C context, which "
+        "would decide. OpenTelemetry's OTEL_TRACES_SAMPLER_ARG of parentbased_traceidratio.",
     )
     otel_service_name: str = option(
         "kproxy", pattern("[ -~]{1,200}", "1 to 200 printable ASCII characters"), "The name of this service in traces."

@@ -15,19 +15,19 @@ class TransactionOptions(RetryOptions):
     transactions_home: tuple[HomeRule, ...] = option(
         (HomeRule("*", Home.AUTO),),
         HOME_RULES,
-        "Which coordinator decides the transactions of a producer: its broker, or kproxy in its own log, whose "
-        "consumers must read through kproxy. By pattern of transactional ids; the first that matches counts. auto: "
-        "the broker if it serves transactions, but kproxy for clients that know nothing of them. broker-fenced: the "
-        "broker, asked by kproxy, so that each transaction has its own epoch (KIP-890). Let the broker decide for "
-        "Kafka Streams, Connect and Flink: kproxy refuses compacted topics.",
+        "Which coordinator decides a producer's transactions: its broker, or kproxy in its own log, whose "
+        "consumers must read through kproxy. By pattern of transactional ids; the first match counts. auto: the "
+        "broker if it serves transactions, but kproxy for clients that know nothing of them. broker-fenced: the "
+        "broker, asked by kproxy, so that each transaction has its own epoch (KIP-890). Let the broker decide "
+        "for Kafka Streams, Connect and Flink: kproxy refuses compacted topics.",
         group="Transactions",
     )
     transactional_id_clients: tuple[PermitRule, ...] = option(
         (),
         PERMIT_RULES,
-        "Which clients may use which transactional ids, by patterns of both. An id that a rule names is for clients "
-        "whose client.id matches one of its rules, or whose principal does, if the rule says User:...; others receive "
-        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED. An id that no rule names is for all.",
+        "Which clients may use which transactional ids, by patterns of both. An id that a rule names is for "
+        "clients whose client.id, or with User:... whose principal, matches one of its rules; others receive "
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Other ids are for all.",
         change=Change.NEW_CONNECTIONS,
     )
     transaction_admin_hosts: tuple[str, ...] = option(
@@ -40,9 +40,10 @@ class TransactionOptions(RetryOptions):
     on_offset_commit: tuple[CommitRule, ...] = option(
         (),
         COMMIT_RULES,
-        "Applications that know nothing of transactions: everything that a producer with a matching client.id writes "
-        "between two OffsetCommits is one transaction with these offsets. The consumer has the same client.id, or the "
-        "given group or client.id: etl-*,loader=group:loaders,out=client:in. Each application needs its own names.",
+        "Applications that know nothing of transactions: all that a producer with a matching client.id writes "
+        "between two OffsetCommits is one transaction with these offsets. The consumer has the same client.id, "
+        "or the given group or client.id: etl-*,loader=group:loaders,out=client:in. Each application needs its "
+        "own names.",
     )
     on_offset_commit_timeout_ms: int = option(
         60_000,
@@ -65,12 +66,11 @@ class TransactionOptions(RetryOptions):
     transactional_id_limit: int = option(
         10_000,
         whole_number(1, 1_000_000, "ids"),
-        "Transactional ids that one principal may have at this kproxy; clients that do not log in are one principal. "
-        "An InitProducerId for another one receives POLICY_VIOLATION until ids have expired "
-        "(transactional.id.timeout.ms), and the first one is logged. Ids that exist already are always served. Where "
-        "the broker decides (transactions.home broker) there is no limit. An id counts once more for each 256 "
-        "characters. Higher: clients can take more memory, 5 KB for each id. Lower: applications that need more ids "
-        "stop.",
+        "Transactional ids that one principal may have at this kproxy; clients that do not log in are one "
+        "principal. InitProducerId for another one receives POLICY_VIOLATION until ids have expired "
+        "(transactional.id.timeout.ms), and the first one is logged. Existing ids are always served; where the "
+        "broker decides (transactions.home) there is no limit. An id counts once more for each 256 characters. "
+        "Higher: clients can take more memory, 5 KB for each id. Lower: applications that need more ids stop.",
     )
     transaction_max_timeout_ms: int = option(
         900_000,
@@ -81,9 +81,8 @@ class TransactionOptions(RetryOptions):
     unknown_producer_ids: str = option(
         "reject",
         choice("reject", "wait"),
-        "What happens to data of kproxy's transactions that the transaction log does not contain because it was lost. "
-        "reject: readers wait for transaction.max.timeout.ms, and then skip the data. wait: they wait until you run "
-        "kproxy txn reject.",
+        "What happens to data of kproxy's transactions that the transaction log has lost. reject: readers wait "
+        "for transaction.max.timeout.ms, then skip the data. wait: they wait until you run kproxy txn reject.",
     )
     transaction_state_log_replication_factor: int = option(
         3,

@@ -116,7 +116,7 @@ def _clients(stats: ClientStats) -> Iterator[Metric]:
     software: Counter[tuple[str, str]] = Counter()
     for (name, version), count in stats.software.open.items():
         software[_printable(name), _printable(version)] += count
-    text = "Client connections open, by the client's software name; unknown for clients that send none."
+    text = "Client connections open, by software name; unknown for clients that send none."
     labels = ("client_software", "client_software_version")
     yield _add(GaugeMetricFamily("kproxy_client_software_connections", text, labels=labels), software)
 
@@ -129,7 +129,7 @@ def _bytes(peer: str, peers: str, count_in: int, count_out: int) -> Metric:
 def _requests(stats: ApiStats) -> Iterator[Metric]:
     seconds = HistogramMetricFamily(
         "kproxy_request_duration_seconds",
-        "Time from a request's last byte to its response; long for Fetch and JoinGroup, which wait on purpose.",
+        "Time from a request's last byte to its response; long for Fetch and JoinGroup, which wait.",
         labels=("api_key",),
     )
     durations: dict[str, Durations] = {}
@@ -151,7 +151,7 @@ def _requests(stats: ApiStats) -> Iterator[Metric]:
     seen = {api_name(ApiKey.PRODUCE), *(api_name(key) for key, _ in stats.requests)}
     yield _counter(
         "kproxy_requests_unanswered",
-        "Requests without a response, for which kproxy closed the connection: the client sees a disconnect.",
+        "Requests without a response: kproxy closed the connection.",
         ("api_key",),
         dict.fromkeys(seen, 0) | {api_name(key): count for key, count in stats.requests_unanswered.items()},
     )
@@ -161,7 +161,7 @@ def _requests(stats: ApiStats) -> Iterator[Metric]:
         legacy[api_name(key), str(version), _printable(client_id), _printable(software)] += count
     yield _counter(
         "kproxy_legacy_requests",
-        "Requests in versions that Kafka 4 removed, by client: upgrade these clients before they connect directly.",
+        "Requests in versions that Kafka 4 removed: upgrade these clients before they connect directly.",
         ("api_key", "api_version", "client_id", "client_software"),
         legacy,
     )
@@ -170,13 +170,13 @@ def _requests(stats: ApiStats) -> Iterator[Metric]:
 def _transactions(stats: TransactionStats, now: float) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "kproxy_transaction_prepared_seconds_left",
-        "Time until the broker aborts the first prepared member; +Inf if there is none.",
+        "Time until the broker aborts the first prepared member; +Inf without one.",
         value=math.inf if stats.prepared_until is None else max(0.0, stats.prepared_until - now),
     )
     lag = GaugeMetricFamily(
         "kproxy_last_stable_offset_lag",
-        "Offsets between the last stable offset and the high watermark, of the partitions with the most; if it keeps "
-        "growing, an undecided transaction blocks read_committed consumers.",
+        "Offsets between the last stable offset and the high watermark, of the partitions with the most; if it "
+        "grows, an undecided transaction blocks read_committed consumers.",
         labels=("topic", "partition"),
     )
     yield _add(lag, {(_printable(topic), part): count for (topic, part), count in stats.last_stable_lag.items()})

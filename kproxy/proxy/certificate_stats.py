@@ -23,7 +23,7 @@ class CertificateStats:
         "Since when kproxy's own certificate holds; of several in a file that which ends first.", "option"
     )
     certificate_not_after_timestamp_seconds: dict[str, float] = gauges(
-        "Until when kproxy's own certificate holds; of several in a file that which ends first.", "option"
+        "Until when kproxy's own certificate holds.", "option"
     )
 
     def uses(self, option: str, validity: Validity | None) -> None:

@@ -13,7 +13,7 @@ class ClientStats:
     """The connections of clients, and the bytes held for them."""
 
     connections: dict[str, int] = gauges(
-        "Client connections open; listener is bootstrap, or the id of the broker whose port it is.", "listener"
+        "Client connections open; listener is bootstrap, or the id of a broker.", "listener"
     )
     connections_limit: int = gauge(
         "Limit of client connections; further ones are refused: max.connections, or what the limit on open files "
@@ -21,7 +21,7 @@ class ClientStats:
     )
     connections_accepted: dict[str, int] = counters("Client connections since the start.", "listener")
     connections_refused: dict[str, int] = counters(
-        "Client connections refused. files: the file descriptors that are left are kept for clients that are there.",
+        "Client connections refused. files: the file descriptors left are kept for connected clients.",
         "reason",
         expected=("accept", "files", "max_connections", "max_connections_per_ip", "proxy_protocol"),
     )
@@ -37,10 +37,9 @@ class ClientStats:
     bytes_in: int = 0
     bytes_out: int = 0
     buffered_bytes: int = gauge(
-        "Bytes held in buffers; if they stay near kproxy_buffered_bytes_limit, brokers or consumers are slower than "
-        "producers."
+        "Bytes held in buffers; near kproxy_buffered_bytes_limit, brokers or consumers are slower than producers."
     )
-    buffered_bytes_limit: int = gauge("Above this kproxy stops reading: three quarters of buffer.memory.")
+    buffered_bytes_limit: int = gauge("Above this kproxy stops reading: 3/4 of buffer.memory.")
 
     @property
     def connections_open(self) -> int:

@@ -12,19 +12,18 @@ class KeptStats:
     """Errors about the numbers of idempotent producers, and what they were."""
 
     repairs: dict[str, int] = counters(
-        "Errors of brokers about the sequence or epoch of an idempotent producer, by reason. forgotten, out_of_order, "
-        "epoch_raised: the batch was sent again; sent_alone: no error: it, or another of its request, was repeated; "
-        "written: it was in the log; found_older: it was there under an epoch that its client has raised since; "
-        "waits_for_others: it came before its predecessors; outdated: the broker has a newer epoch, and the client is "
-        "asked to send it again; old_epoch: its client has a newer one; lost: the log has lost acknowledged records, "
-        "and the client received the error; unsettled: the client received the broker's error; unreachable: it asks "
-        "again.",
+        "Errors of brokers about the sequence or epoch of an idempotent producer, by reason. forgotten, "
+        "out_of_order, epoch_raised: the batch was sent again; sent_alone: no error: it, or another of its request, "
+        "was repeated; written: it was in the log; found_older: it was there under an epoch that its client has "
+        "raised since; waits_for_others: it came before its predecessors; outdated: the client is asked to send it "
+        "again; old_epoch: its client has a newer one; lost: the log has lost acknowledged records; unsettled: the "
+        "client received the error; unreachable: it asks again.",
         "reason",
         name="sequence_repairs",
         expected=("forgotten", "lost", "out_of_order"),
     )
     lost_records: int = counter(
-        "Acknowledged records that a log was found not to hold any more when their producer wrote again: an unclean "
-        "leader election, or a topic that was made again. At most so many: others' records between them count, too."
+        "Acknowledged records that a log was found to have lost when their producer wrote again: an unclean leader "
+        "election, or a recreated topic. At most so many: others' records between them count, too."
     )
     left_out: int = counter("Late batches that their idempotent producer had given up, refused.", "sequences_left_out")

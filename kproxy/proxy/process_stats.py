@@ -13,7 +13,7 @@ class ProcessStats:
     """How busy the process is, and what happened to its traces."""
 
     loop_delays: Durations = durations(
-        "Delay of the event loop, measured about four times a second; if it rises, one core is not enough: run more "
+        "Delay of the event loop, measured four times a second; if it rises, one core is not enough: run more "
         "instances.",
         "loop_delay_seconds",
     )
@@ -23,7 +23,7 @@ class ProcessStats:
         expected=("dropped", "exported", "failed"),
     )
     fleet_ignored: dict[str, int] = gauges(
-        "Entries of __kproxy_fleet that were not used when kproxy fleet or a status page last made this instance read "
-        "it: damaged, too long, too many, from the future by the brokers' clock, or expired.",
+        "Entries of __kproxy_fleet not used when this instance last read it: damaged, too long, too many, from the "
+        "future by the brokers' clock, or expired.",
         "reason",
     )

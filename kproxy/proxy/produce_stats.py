@@ -22,8 +22,7 @@ class ProduceStats:
     producer_ids_active: int = gauge("Producer ids in use.")
     sends_in_flight: int = gauge("Stamped batches in flight.", "batches_in_flight")
     oldest_unacknowledged: float | None = moment(
-        "Age of the oldest batch without an outcome, 0 if there is none; if it keeps growing, check the leader of its "
-        "partition.",
+        "Age of the oldest batch without an outcome, 0 without one; if it grows, check the leader of its partition.",
         "oldest_unacknowledged_seconds",
     )
     requests_timed_out: int = counter(

@@ -32,20 +32,20 @@ class RefusalStats:
 
     refusals: dict[str, int] = counters("Requests or batches refused.", "reason", expected=_REFUSALS)
     http_refused: dict[tuple[str, str], int] = counters(
-        "Refused requests to the status page (http) and the control API (control). token: a wrong or old token; host, "
-        "origin: a web page of another site.",
+        "Refused requests to the status page (http) and the control API (control). token: a wrong or old one; host, "
+        "origin: another site's web page.",
         "listener",
         "reason",
         name="http_requests_refused",
     )
     http_connections_refused: dict[tuple[str, str], int] = counters(
-        "Connections to the status page (http) and the control API (control) that were refused, or ended before their "
-        "request was whole. evicted: the oldest that waited for its client, since a newer one needed its place.",
+        "Connections to the status page (http) and the control API (control) that were refused, or ended before "
+        "their request was whole. evicted: the oldest waiting one, for a newer one.",
         "listener",
         "reason",
     )
     authorization_refusals: dict[tuple[str, str], int] = counters(
-        "Refusals by rules of acl.file; the log names operation, resource and principal.", "operation", "resource_type"
+        "Refusals by rules of acl.file; the log names principal and resource.", "operation", "resource_type"
     )
     throttles: dict[str, int] = counters(
         "Times that a client was muted because it exceeded a limit of quotas.file.",
@@ -53,8 +53,7 @@ class RefusalStats:
         expected=tuple(limit.value for limit in Limit if limit is not Limit.CONNECTIONS),
     )
     throttle_seconds: dict[str, float] = counters(
-        "Total time for which clients were muted; if it rises by a second each second, a client is always at its "
-        "limit.",
+        "Time for which clients were muted; if it rises by a second each second, a client is always at its limit.",
         "limit",
     )
 

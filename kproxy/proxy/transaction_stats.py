@@ -21,7 +21,7 @@ class TransactionStats:
 
     open: int = gauge("Transactions that this kproxy has begun and not yet decided.", "transactions_open")
     oldest_open: float | None = moment(
-        "Age of the oldest open transaction, 0 if there is none; read_committed consumers wait at it.",
+        "Age of the oldest open transaction, 0 without one; read_committed consumers wait at it.",
         "transaction_oldest_seconds",
     )
     ids: int = gauge(
@@ -29,8 +29,8 @@ class TransactionStats:
         "transactional_ids",
     )
     prepared: int = gauge(
-        "Prepared parts that wait for their owner; no time-out ends them, except where the broker decides: if they "
-        "stay, commit or abort them.",
+        "Prepared parts that wait for their owner. Only where the broker decides a time-out ends them: commit or "
+        "abort what stays.",
         "transactions_prepared",
     )
     prepared_until: float | None = None
@@ -68,21 +68,21 @@ class TransactionStats:
         "Clients of transactions.home broker-fenced that continued after a restart of kproxy.", "transactions_continued"
     )
     unrecorded: int = counter(
-        "Transactions of broker-fenced that did not wait for their entry in __kproxy_producer_state, because it was "
-        "slow; if kproxy is restarted now, their clients have to create new producers.",
+        "Transactions of broker-fenced that did not wait for their slow entry in __kproxy_producer_state; if kproxy "
+        "is restarted now, their clients have to create new producers.",
         "transactions_unrecorded",
     )
     appends: Durations = durations(
-        "Time to append a decision to the transaction log, until its outcome is known.", "transaction_append_seconds"
+        "Time to append a decision to the transaction log and know its outcome.", "transaction_append_seconds"
     )
 
     unknown: int = gauge(
-        "Producer ids of transactions that consumers have met but the transaction log does not contain: read_committed "
-        "consumers wait there; kproxy's log names them.",
+        "Producer ids of transactions that consumers have met but the transaction log does not contain; "
+        "read_committed consumers wait there. kproxy's log names them.",
         "unknown_producer_ids",
     )
     oldest_unknown: float | None = moment(
-        "Time since consumers met the first unknown producer id, 0 if there is none.",
+        "Time since consumers met the first unknown producer id, 0 without one.",
         "unknown_producer_id_oldest_seconds",
     )
     rejected: int = counter("Unknown producer ids that this kproxy has rejected.", "producer_ids_rejected")
@@ -92,7 +92,7 @@ class TransactionStats:
         "transaction_log_lag",
     )
     log_losses: Mapping[str, int] = counters(
-        "Times that a partition of the transaction log was found to have lost records, by what happened.",
+        "Times that a partition of the transaction log had lost records, by what happened.",
         "reason",
         name="transaction_log_losses",
         expected=("beginning", "recreated", "truncated"),

@@ -54,7 +54,7 @@ class Protection:
         self._log_in: LogIn | None = None
 
     def wrap(self, plain: socket.socket, address: Address) -> socket.socket:
-        """The socket over TLS, if that is asked for. OptionError, LoginFailed, OSError."""
+        """The socket over TLS, if that is asked for. OptionError, LoginFailed, KafkaError, OSError."""
         if not self.security.is_tls:
             return plain
         if self._context is None:
@@ -66,11 +66,12 @@ class Protection:
             raise LoginFailed(f"the certificate of {address} is not accepted: {why}") from None
         except ssl.SSLError as error:
             if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
-                raise LoginFailed(
-                    f"{address} speaks no TLS; set kafka.security.protocol, or give its TLS port"
-                ) from None
+                raise LoginFailed(_plain(address)) from None
             if "ALERT" in (error.reason or ""):
                 raise LoginFailed(_refused(address, error)) from None
+            if error.reason == "UNEXPECTED_EOF_WHILE_READING":  # a broker takes the handshake for a long request
+                # So does a process that is killed: worth another try.
+                raise KafkaError(f"{address} ended the connection in the TLS handshake; if {_plain(address)}") from None
             raise LoginFailed(f"TLS with {address} fails: {error.reason or error}") from None
 
     def log_in(self, ask: "Callable[[Message, int], Message]", version: Callable[[], int]) -> float:
@@ -83,6 +84,10 @@ class Protection:
             return self._log_in(ask, version())
         except (LoginRefused, RemoteProtocolError) as error:
             raise LoginFailed(str(error)) from None
+
+
+def _plain(address: Address) -> str:
+    return f"{address} speaks no TLS: set kafka.security.protocol to PLAINTEXT or SASL_PLAINTEXT, or give its TLS port"
 
 
 def _refused(address: Address, alert: ssl.SSLError) -> str:

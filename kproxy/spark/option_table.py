@@ -57,47 +57,47 @@ SOURCE: Final = (
         "minOffsetsPerTrigger",
         "",
         "a micro-batch waits until there are so many new offsets, or `maxTriggerDelay` has passed. Not with "
-        "`availableNow`, which reads all that is there",
+        "`availableNow`",
     ),
     _option(
         "maxTriggerDelay",
         "`15m`",
-        "how long a micro-batch waits at most for `minOffsetsPerTrigger`: `30s`, `15m`, `1h`",
+        "the longest wait of a micro-batch for `minOffsetsPerTrigger`: `30s`, `15m`, `1h`",
     ),
     _option("minPartitions", "1", "the number of tasks aimed at: big partitions are cut"),
-    _option("maxRecordsPerPartition", "", "how many offsets a task reads at most: larger partitions are cut"),
+    _option("maxRecordsPerPartition", "", "the most offsets that a task reads: larger partitions are cut"),
     _option(
         "failOnDataLoss",
         "`true`",
         "`true`: deleted records or topics are an error; `false`: a warning in the log",
     ),
-    _option("includeHeaders", "`false`", "whether there is a column `headers`"),
+    _option("includeHeaders", "`false`", "a column `headers`"),
     _option(
         "isolation.level kafka.isolation.level",
         "`read_committed`",
-        "or `read_uncommitted`: what is undecided and aborted, too. Spark's own default is `read_uncommitted`",
+        "`read_uncommitted`, Spark's own default, shows undecided and aborted records, too",
     ),
     _option("records.as", "`records`", "`batches`: one row for each record batch"),
     _option("kafka.client.id", "`kproxy-spark`", "what brokers and kproxy know the source by"),
-    _option("kafka.request.timeout.ms", "30000", "how long to wait for one answer"),
+    _option("kafka.request.timeout.ms", "30000", "the longest wait for one response"),
     _option(
         "kafka.fetch.max.bytes kafka.max.partition.fetch.bytes",
         "4194304",
-        "how much one answer holds at most, the smaller of both; one batch at least is always given. Higher: fewer "
-        "requests, more memory",
+        "the most bytes of one response, the smaller of both; it has at least one batch. Higher: fewer requests, more "
+        "memory",
     ),
     _option(
         "kafkaConsumer.pollTimeoutMs",
         "120000",
         "how long a task retries without progress while leaders move or kproxy restarts",
     ),
-    _option("maxDecompressedBytes", "134217728", "how large one compressed batch may become"),
+    _option("maxDecompressedBytes", "134217728", "the largest size of a batch after decompression"),
 )
 """What the source takes, beside the options of security."""
 
 _NO_GROUP: Final = "the source is no member of a consumer group; Spark keeps its offsets"
 _RANGES: Final = "each task knows the offsets that it reads, and waits for nothing else"
-_JMX: Final = "there is no Java client that could report metrics; see [progress and lag](spark.md#progress-and-lag)"
+_JMX: Final = "no Java client reports metrics; see [progress and lag](spark.md#progress-and-lag)"
 _TIMES: Final = "`kafka.request.timeout.ms` and `kafkaConsumer.pollTimeoutMs` bound all waiting"
 NO_EFFECT: Final = (
     _option(
@@ -119,7 +119,7 @@ NO_EFFECT: Final = (
     _option(
         "kafka.client.dns.lookup kafka.metadata.recovery.strategy kafka.metadata.recovery.rebootstrap.trigger.ms",
         "",
-        "when no known broker answers, the source asks all of `kafka.bootstrap.servers` again",
+        "if no known broker answers, the source asks `kafka.bootstrap.servers` again",
     ),
     _option("kafka.client.rack", "", "the source reads from the leaders of the partitions"),
     _option("kafka.check.crcs", "", "each batch is checked"),
@@ -176,38 +176,42 @@ SINK: Final = (
     _option(
         "kproxy.control.url kproxy.control.token.file",
         "",
-        "instead: `https://kproxy.example:19645`, or `http://127.0.0.1:19645`, and a file with the token, on each node",
+        "instead: `https://kproxy.example:19645` or `http://127.0.0.1:19645`; a file with the token, on each node",
     ),
     _option(
         "kproxy.control.ssl.ca.location",
         "the system's",
-        "authorities that sign the certificate of the control API: a PEM file on each node",
+        "authorities of the control API's certificate: a PEM file on each node",
     ),
-    _option("topic", "", "for all rows; goes before the column"),
+    _option("topic", "", "for all rows, before the column"),
+    _option(
+        "kafka.allow.auto.create.topics",
+        "`false`",
+        "`true`: a broker with `auto.create.topics.enable` creates a missing topic; `false`: the query fails",
+    ),
     _option(
         "transactional.id",
         "streams: from `checkpointLocation`",
-        "the name under which kproxy decides what this query writes: one for each query, the same after each restart",
+        "the query's name at kproxy: one for each query, the same after each restart",
     ),
     _option(
         "transaction.timeout.ms",
         "900000",
-        "how long one task may write; at most kproxy's `transaction.max.timeout.ms`",
+        "how long a task may write; at most kproxy's `transaction.max.timeout.ms`",
     ),
     _option(
         "kproxy.retry.timeout.ms",
         "120000",
-        "how long driver and tasks wait for a kproxy that does not answer, with a line in their log every 10 s; 10 s "
-        "at most when a query starts",
+        "the longest wait of driver and tasks for a kproxy that does not answer; 10 s when a query starts",
     ),
     _option("batch.id", "", "of `df.write`: a write under an id that was committed before changes nothing"),
     _option("includeHeaders", "", "no effect, as in Spark's own sink: a column `headers` is always written"),
     _option(
         "kafka.*",
         "",
-        "settings of the producer under librdkafka's names, such as `kafka.compression.type`, `kafka.linger.ms` and "
-        "`kafka.batch.size`. Taken under the names of the Java producer, too: `kafka.max.request.size`, "
-        "`kafka.send.buffer.bytes`, `kafka.receive.buffer.bytes`, and `kafka.compression.gzip.level` and its like",
+        "settings of the producer by librdkafka's names, such as `kafka.compression.type`, `kafka.linger.ms` and "
+        "`kafka.batch.size`, or by Java's: `kafka.max.request.size`, `kafka.send.buffer.bytes`, "
+        "`kafka.receive.buffer.bytes`, and `kafka.compression.gzip.level` and its like",
     ),
 )
 """What the sink takes, beside the options of security."""

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kproxy.config.values import parse_address
+from kproxy.config.values import parse_address, suggest
 from kproxy.proxy.routing import Address
 from kproxy.spark.kafka_cluster import TopicPartition
 from kproxy.spark.spark_errors import OptionError
@@ -52,9 +52,12 @@ def servers(name: str, text: str) -> tuple[Address, ...]:
     return tuple(found)
 
 
-def offsets_json(name: str, text: str, *, least: int) -> dict[TopicPartition, int]:
-    """A number for each partition. Raises OptionError."""
+def offsets_json(name: str, text: str, *, least: int, words: tuple[str, ...] = ()) -> dict[TopicPartition, int]:
+    """A number for each partition. Raises OptionError, whose text names the words that may be given instead."""
     found: dict[TopicPartition, int] = {}
+    if words and not text.lstrip().startswith(("{", "[")):
+        near = suggest(text.strip().lower(), words)
+        raise OptionError(f"{name}: {text!r}: valid: {', '.join(words)} or {_OFFSETS_FORM}{near}")
     for topic, partitions in _object(name, text, _OFFSETS_FORM).items():
         if not isinstance(partitions, dict):
             raise OptionError(f"{name}: of topic {topic!r} {partitions!r} is given; valid: {_OFFSETS_FORM}")

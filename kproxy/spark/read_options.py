@@ -207,10 +207,13 @@ def _bound(given: Mapping[str, str], names: tuple[str, ...]) -> Bound | None:
         return Bound(name, everywhere=number(given, name, None, least=0), is_time=True)
     if name == by_offset:
         word = given[name].strip().lower()
-        if word in ("earliest", "latest"):
-            return Bound(name, everywhere=EARLIEST if word == "earliest" else LATEST)
-        return Bound(name, by_partition=offsets_json(name, given[name], least=EARLIEST))
+        if word in _EVERYWHERE:
+            return Bound(name, everywhere=_EVERYWHERE[word])
+        return Bound(name, by_partition=offsets_json(name, given[name], least=EARLIEST, words=tuple(_EVERYWHERE)))
     return Bound(name, by_partition=offsets_json(name, given[name], least=0), is_time=True)
+
+
+_EVERYWHERE: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
 def _check_bound(bound: Bound | None, forbidden: int, what: str) -> None:

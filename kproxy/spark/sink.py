@@ -8,6 +8,7 @@ to know travels in the messages. A batch write has one writer, which is handed f
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
@@ -16,13 +17,15 @@ from uuid import uuid4
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kproxy.client import OwnerId
+from kproxy.spark.owner_memory import OwnerMemory
 from kproxy.spark.read_options import FIRST_PATIENCE_S
-from kproxy.spark.sink_control import Decider, owner_for_driver
+from kproxy.spark.sink_control import Decider, Fenced
 from kproxy.spark.sink_ends import check_one_kproxy
 from kproxy.spark.sink_options import SinkOptions, parse, stream_batch_id
 from kproxy.spark.sink_producer import check
 from kproxy.spark.sink_rows import Columns, columns_of
 from kproxy.spark.sink_task import TaskNames, WrittenAttempt, task_names, write_attempt
+from kproxy.spark.sink_topics import SinkTopics
 from kproxy.spark.spark_errors import KafkaError, OptionError
 
 if TYPE_CHECKING:
@@ -87,11 +90,22 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Makes the batch visible; once, however often it is run and committed. KafkaError, Fenced."""
         told = _told(messages)
         if told:
-            self._writer.commit(told, stream_batch_id(told[0].query_id, batchId))
+            with self._forgetting():
+                self._writer.commit(told, stream_batch_id(told[0].query_id, batchId))
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
         """Aborts what the batch's tasks have prepared, and what is open, if kproxy can be asked."""
-        _abort(self._writer.decider())
+        with _not_in_the_way(), self._forgetting():
+            self._writer.decider().abort()
+
+    @contextmanager
+    def _forgetting(self) -> Iterator[None]:
+        """Forgets the owner when it is fenced: Spark ends the query then, and the user may start it again."""
+        try:
+            yield
+        except Fenced:
+            _memory(self._writer.options).forget()
+            raise
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -109,13 +123,18 @@ class BatchWriter(DataSourceArrowWriter):
         self._writer.commit(_told(messages), self._batch_id)
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
-        _abort(self._writer.decider())
+        with _not_in_the_way():
+            self._writer.decider().abort()
 
 
-def _abort(decider: Decider) -> None:
-    """What can't be aborted now is so by the next driver; an error here would hide from the user why the job failed."""
+@contextmanager
+def _not_in_the_way() -> Iterator[None]:
+    """Logs an error of an abort: raised, it would hide from the user why the job failed.
+
+    The next driver aborts what could not be aborted now.
+    """
     try:
-        decider.abort()
+        yield
     except KafkaError as error:
         _LOG.warning("what the tasks wrote is aborted later: %s", error)
 
@@ -126,7 +145,7 @@ def stream_writer(options: Mapping[str, str], schema: "StructType") -> StreamWri
     OptionError for an option or a column that is wrong; KafkaError if kproxy can't be asked; Fenced.
     """
     checked, columns = _checked(options, schema, is_stream=True)
-    owner = owner_for_driver(lambda: _take(checked), checked, _directory_of_driver())
+    owner = _memory(checked).owner(lambda: _take(checked))
     return StreamWriter(_Writer(checked, columns, owner))
 
 
@@ -140,9 +159,14 @@ def batch_writer(options: Mapping[str, str], schema: "StructType") -> BatchWrite
 
 
 def _take(options: SinkOptions) -> OwnerId:
-    """Takes the transactional id. KafkaError, before anybody is fenced, if rows would go elsewhere than decisions."""
+    """Takes the transactional id.
+
+    KafkaError, before anybody is fenced, if rows would go elsewhere than decisions, or the topic does not exist.
+    """
     first = replace(options, retry_ms=min(options.retry_ms, int(FIRST_PATIENCE_S * 1000)))
     check_one_kproxy(first, Decider(options.control.client(), first, None))
+    if options.topic is not None:
+        SinkTopics(first, "kproxy-spark").check([options.topic])
     return Decider(options.control.client(), options, None).take()
 
 
@@ -150,6 +174,10 @@ def _checked(options: Mapping[str, str], schema: "StructType", *, is_stream: boo
     checked = parse(options, is_stream=is_stream)
     check(checked)
     return checked, columns_of(schema, has_topic=checked.topic is not None)
+
+
+def _memory(options: SinkOptions) -> OwnerMemory:
+    return OwnerMemory(options, _directory_of_driver())
 
 
 def _directory_of_driver() -> Path:

@@ -1,11 +1,8 @@
 """What a query asks of kproxy's control API, patiently: kproxy may be started again at any moment."""
 
-import hashlib
-import json
 import logging
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Final, Protocol, TypeVar
 from uuid import uuid4
 
@@ -33,7 +30,7 @@ class Clock(Protocol):
 
 
 class Fenced(KafkaError):
-    """Another driver has the transactional id now: this one can commit nothing any more."""
+    """Another driver or query has the transactional id now: this one can commit nothing any more."""
 
 
 def client_id_of(member: str) -> str:
@@ -96,6 +93,15 @@ class Decider:
             if not self._is_prepared(member):
                 raise
 
+    def check_owner(self) -> None:
+        """Raises Fenced if another owner has the id now; an unknown owner, or no answer, is not an error."""
+        try:
+            owner = self._client.describe(self._id).owner
+        except (ControlError, ControlUnreachable):
+            return
+        if owner is not None and owner != self._owner:
+            raise Fenced(_fenced(self._id))
+
     def abandon(self, member: str) -> None:
         """Has it aborted if kproxy can be asked; if not, the next decision or its time-out does that."""
         try:
@@ -149,8 +155,12 @@ class Decider:
 
     def _told(self, error: KproxyError) -> KafkaError:
         if isinstance(error, ControlError) and error.error in _FENCED:
-            return Fenced(f"another driver has taken transactional.id {self._id!r}: this one may write no more")
+            return Fenced(_fenced(self._id))
         return KafkaError(f"transactional.id {self._id!r}: {error}")
+
+
+def _fenced(transactional_id: str) -> str:
+    return f"another driver or query has taken transactional.id {transactional_id!r}: this one may write no more"
 
 
 _FENCED: Final = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
@@ -158,25 +168,3 @@ _FENCED: Final = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
 
 def _may_come_right(error: KproxyError) -> bool:
     return isinstance(error, ControlUnreachable) or (isinstance(error, ControlError) and error.retriable)
-
-
-def owner_for_driver(take: Callable[[], OwnerId], options: SinkOptions, directory: Path) -> OwnerId:
-    """The owner as which this driver runs the query; takes the id, by ``take``, when it is asked for the first time.
-
-    Spark makes a writer in a new process for each micro-batch. To take the id again each time would let an older
-    driver fence the newer one, back and forth. So the driver remembers that it has taken it, in ``directory``, which
-    lives as long as it does. Another query under the same id (another checkpoint) fences the former.
-    """
-    memory = directory / f"kproxy-{hashlib.sha256(options.transactional_id.encode()).hexdigest()[:32]}.json"
-    try:
-        known = json.loads(memory.read_text(encoding="utf-8"))
-        if known["checkpoint"] == options.checkpoint:
-            return OwnerId(known["producer_id"], known["producer_epoch"])
-    except FileNotFoundError:
-        pass
-    owner = take()
-    written = directory / f"{memory.name}.{uuid4().hex}"
-    said = {"checkpoint": options.checkpoint, "producer_id": owner.producer_id, "producer_epoch": owner.producer_epoch}
-    written.write_text(json.dumps(said), encoding="utf-8")
-    written.rename(memory)
-    return owner

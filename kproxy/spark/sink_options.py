@@ -10,12 +10,13 @@ from typing import Final
 from kproxy.client import DEFAULT_SOCKET, ControlClient
 from kproxy.config.values import suggest
 from kproxy.spark.option_table import SINK, SINK_NO_EFFECT, SINK_REFUSED
-from kproxy.spark.option_values import servers
+from kproxy.spark.option_values import boolean, servers
 from kproxy.spark.security_options import NAMES as SECURITY
 from kproxy.spark.security_options import PLAIN_TEXT, Security, security
 from kproxy.spark.spark_errors import OptionError
 
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
+CREATES_TOPICS: Final = "kafka.allow.auto.create.topics"
 #: As long as ``transaction.max.timeout.ms`` lets a transaction be, unless kproxy is configured otherwise.
 DEFAULT_TIMEOUT_MS: Final = 900_000
 #: A kproxy that is started again, and a broker that comes back, are waited for.
@@ -114,10 +115,13 @@ class SinkOptions:
     retry_ms: int
     #: Under which a batch write is committed once; None: each is one of its own.
     batch_id: str | None
-    #: As the option says it; empty if it does not.
+    #: As the options say them; empty if they do not.
     checkpoint: str
+    query_name: str
     #: For librdkafka, under its names.
     producer: dict[str, str]
+    #: Whether the broker may create a topic that does not exist.
+    creates_topics: bool = False
     security: Security = PLAIN_TEXT
 
 
@@ -136,7 +140,9 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
         retry_ms=_milliseconds(given, "kproxy.retry.timeout.ms", DEFAULT_RETRY_MS),
         batch_id=_optional(given, "batch.id"),
         checkpoint=given.get("checkpointlocation", ""),
+        query_name=given.get("queryname", ""),
         producer=_for_the_producer(given),
+        creates_topics=boolean(given, CREATES_TOPICS, default=False),
         security=security(given),
     )
 
@@ -158,7 +164,7 @@ def _for_the_producer(given: Mapping[str, str]) -> dict[str, str]:
     theirs = {
         name.removeprefix(_PREFIX): value
         for name, value in given.items()
-        if name.startswith(_PREFIX) and name not in (BOOTSTRAP, *SECURITY, *_WITHOUT_EFFECT)
+        if name.startswith(_PREFIX) and name not in (BOOTSTRAP, CREATES_TOPICS, *SECURITY, *_WITHOUT_EFFECT)
     }
     return {_JAVA_NAMES.get(name, name): value for name, value in theirs.items() if name not in _SAME_AS_OURS}
 

@@ -76,6 +76,11 @@ def rows_of(batch: pa.RecordBatch, columns: Columns, topic: str | None) -> Itera
         yield from _rows(batch.slice(start, _SLICE_ROWS), columns, topic)
 
 
+def topics_of(batch: pa.RecordBatch, index: int) -> Sequence[str]:
+    """The different topics in a column of a batch; OptionError if one is missing."""
+    return _topics(pc.unique(batch.column(index)))
+
+
 def _rows(batch: pa.RecordBatch, columns: Columns, topic: str | None) -> Iterator[Row]:
     def read(index: int | None, default: Any, convert: Callable[[pa.Array], Sequence[Any]]) -> Any:
         return repeat(default) if index is None else convert(batch.column(index))

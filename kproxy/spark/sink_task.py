@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kproxy.spark.sink_control import Decider, client_id_of
 from kproxy.spark.sink_producer import Sender
-from kproxy.spark.sink_rows import Columns, rows_of
+from kproxy.spark.sink_rows import Columns, rows_of, topics_of
+from kproxy.spark.sink_topics import SinkTopics
 from kproxy.spark.spark_errors import KafkaError
 from kproxy.txn.prepared_parts import MOST_MEMBERS
 
@@ -90,9 +91,11 @@ def write_attempt(
                     return WrittenAttempt(None, 0, is_committed=True)
             attempt.send(batch, columns)
         return attempt.finish() if attempt is not None else WrittenAttempt(None, 0)
-    except BaseException:
+    except BaseException as error:
         if attempt is not None:
             attempt.abandon()
+            if isinstance(error, KafkaError):
+                decider.check_owner()  # a new owner aborts what the former wrote: that is the cause to report
         raise
     finally:
         if attempt is not None:
@@ -107,10 +110,13 @@ class _Attempt:
         self._topic = options.topic
         self._decider = decider
         self._member = decider.begin(names.prefix)
+        self._topics = SinkTopics(options, client_id_of(self._member))
         self._sender = Sender(options, client_id_of(self._member))
         self._records = 0
 
     def send(self, batch: "pa.RecordBatch", columns: Columns) -> None:
+        if columns.topic is not None:  # that of the option was checked by the driver
+            self._topics.check(topics_of(batch, columns.topic))
         self._records += self._sender.send(rows_of(batch, columns, self._topic))
 
     def finish(self) -> WrittenAttempt:

@@ -52,7 +52,12 @@ class KproxyDataSource(DataSource):
         return batch_writer(self.options, schema)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":
-        """The writer of ``df.writeStream``; errors as ``kproxy.spark.sink`` says."""
+        """The writer of ``df.writeStream``; errors as of ``writer``, and OptionError for the mode complete."""
+        if overwrite:
+            raise OptionError(
+                "outputMode: complete would append the whole result to the topic at each batch; valid: append, or "
+                "kproxy.spark.Upsert with foreachBatch, which writes the newest row of each key"
+            )
         from kproxy.spark.sink import stream_writer
 
         return stream_writer(self.options, schema)

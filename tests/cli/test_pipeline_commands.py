@@ -31,10 +31,10 @@ def test_a_file_in_order(file: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert json.loads(capsys.readouterr().out)["directories"] == ["/out"]
 
 
-@pytest.mark.parametrize("command", ["check", "run"])
+@pytest.mark.parametrize("command", ["check --offline", "run"])
 def test_a_file_that_is_wrong(file: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     file.write_text(FILE.replace("checkpoint", "chekpoint"))
-    assert main(["pipeline", command, str(file)]) == ExitCode.USAGE
+    assert main(["pipeline", *command.split(), str(file)]) == ExitCode.USAGE
     assert capsys.readouterr().err.splitlines() == [
         f"kproxy: {file}:1: checkpoint: is missing",
         f"kproxy: {file}:4: chekpoint: unknown key; did you mean 'checkpoint'?",
@@ -43,7 +43,7 @@ def test_a_file_that_is_wrong(file: Path, capsys: pytest.CaptureFixture[str], co
 
 def test_faults_as_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text(FILE.replace("from: b", "from: c"))
-    assert main(["pipeline", "check", str(file), "--json"]) == ExitCode.USAGE
+    assert main(["pipeline", "check", str(file), "--offline", "--json"]) == ExitCode.USAGE
     found = json.loads(capsys.readouterr().out)
     assert found["problems"] == [{"line": 3, "key": "sinks[0]", "text": "from: 'c' is no source and no step"}]
     assert main(["pipeline", "check", f"{file}.none", "--json"]) == ExitCode.USAGE

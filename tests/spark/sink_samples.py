@@ -33,6 +33,10 @@ class Found:
     parts: tuple[Part, ...] = ()
     batch_ids: tuple[str, ...] = ()
 
+    @property
+    def owner(self) -> OwnerId:
+        return OwnerId(self.producer_id, self.producer_epoch)
+
 
 @dataclass
 class FakeControl:

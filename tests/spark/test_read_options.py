@@ -73,6 +73,8 @@ def test_options_travel_between_processes() -> None:
         ({"minPartitions": "many"}, ["minPartitions", "'many'"]),
         ({"failOnDataLoss": "perhaps"}, ["failOnDataLoss", "true nor false"]),
         ({"startingOffsets": "newest"}, ["startingOffsets", "'newest'", '{"topic"']),
+        ({"startingOffsets": "first"}, ["startingOffsets: 'first': valid: earliest, latest or {"]),
+        ({"startingOffsets": "earlyest"}, ["did you mean 'earliest'?"]),
         ({"startingOffsets": "[1]"}, ["startingOffsets", "no JSON object"]),
         ({"startingOffsets": '{"t": 1}'}, ["startingOffsets", "'t'"]),
         ({"startingOffsets": '{"t": {"0": -3}}'}, ["startingOffsets", "-3"]),

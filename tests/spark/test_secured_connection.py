@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kproxy.config.values import parse_address
 from kproxy.net.tls_context import server_context
 from kproxy.proxy.routing import Address
 from kproxy.spark.broker_connection import Connection, Protection
@@ -147,6 +148,15 @@ def test_a_tls_port_spoken_to_in_the_clear_says_so_at_once(fake: Fake, authority
         cluster = KafkaCluster([address], client_id="c", request_timeout_s=SECONDS, patience_s=SECONDS)
         with cluster, pytest.raises(LoginFailed, match=r"is a TLS port: set kafka.security.protocol to SSL or SASL"):
             cluster.topics()
+
+
+def test_tls_to_a_broker_s_port_in_the_clear_says_so(fake: Fake, authority: Authority) -> None:
+    """A broker reads the handshake as a request of 352 MB, and closes the connection."""
+    match = (
+        r"ended the connection in the TLS handshake; if 127\.0\.0\.1:\d+ speaks no TLS: set kafka\.security\.protocol"
+    )
+    with pytest.raises(KafkaError, match=match):
+        connect(parse_address(fake.bootstrap), trusting(authority))
 
 
 def test_tls_to_a_port_in_the_clear_says_so(authority: Authority) -> None:

@@ -9,8 +9,10 @@ from pyspark.sql.types import StringType, StructType
 from kproxy.client import ControlError, OwnerId
 from kproxy.spark import sink
 from kproxy.spark.sink import TaskMessage, batch_writer, stream_writer
+from kproxy.spark.sink_control import Fenced
 from kproxy.spark.sink_options import ControlAddress
 from kproxy.spark.sink_task import WrittenAttempt
+from kproxy.spark.sink_topics import SinkTopics
 from kproxy.spark.spark_errors import KafkaError, OptionError
 from tests.spark.sink_samples import OWNER, PLAIN, FakeControl
 
@@ -22,6 +24,7 @@ def control(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeControl:
     fake = FakeControl()
     monkeypatch.setattr(ControlAddress, "client", lambda _: fake)
     monkeypatch.setattr(sink, "check_one_kproxy", lambda options, decider: fake.checked())
+    monkeypatch.setattr(SinkTopics, "check", lambda topics, names: None)
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
     return fake
 
@@ -77,7 +80,21 @@ def test_an_abort_that_fails_does_not_hide_why_the_job_did(
     writer = stream_writer(PLAIN, _SCHEMA)
     control.fails = [ControlError(409, "PRODUCER_FENCED", "no", retriable=False)]
     writer.abort([None], 7)
-    assert "another driver has taken" in caplog.text
+    assert "another driver or query has taken" in caplog.text
+
+
+def test_of_two_queries_under_one_id_in_one_driver_the_newer_one_commits(control: FakeControl) -> None:
+    older, newer = ({**PLAIN, "checkpointLocation": where} for where in ("/a", "/b"))
+    stream_writer(older, _SCHEMA)
+    stream_writer(newer, _SCHEMA).commit([_message("b", OwnerId(7, 2))], 1)
+    writer = stream_writer(older, _SCHEMA)
+    assert len(control.calls("initialize")) == 2
+    control.fails = [ControlError(409, "PRODUCER_FENCED", "no", retriable=False)]
+    with pytest.raises(Fenced, match="another driver or query has taken"):
+        writer.commit([_message("a")], 1)
+    assert control.calls("commit")[-1]["owner"] == OWNER
+    stream_writer(older, _SCHEMA)  # started again by the user: now the other one is fenced
+    assert len(control.calls("initialize")) == 3
 
 
 def test_each_batch_write_takes_the_id_and_has_a_batch_id_of_its_own(control: FakeControl) -> None:

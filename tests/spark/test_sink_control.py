@@ -1,12 +1,9 @@
 """What a query asks of the control API, and how long it retries."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 from kproxy.client import ControlError, ControlUnreachable
-from kproxy.spark.sink_control import Decider, Fenced, owner_for_driver
+from kproxy.spark.sink_control import Decider, Fenced
 from kproxy.spark.spark_errors import KafkaError
 from tests.spark.sink_samples import OWNER, FakeClock, FakeControl, options
 
@@ -57,7 +54,7 @@ def test_what_can_not_come_right_is_reported_at_once() -> None:
 
 
 def test_an_older_driver_learns_that_it_is_fenced() -> None:
-    with pytest.raises(Fenced, match=r"another driver has taken transactional\.id 'orders'"):
+    with pytest.raises(Fenced, match=r"another driver or query has taken transactional\.id 'orders'"):
         _decider(FakeControl(fails=[_refused("PRODUCER_FENCED")])).begin("1-0-0")
 
 
@@ -74,11 +71,8 @@ def test_who_is_given_up_needs_no_answer() -> None:
     _decider(FakeControl(fails=[_refused("INVALID_TXN_STATE")])).abandon("m")
 
 
-def test_a_driver_takes_the_id_once(tmp_path: Path) -> None:
-    control = FakeControl()
-    first = owner_for_driver(_decider(control).take, options(checkpoint="/a"), tmp_path)
-    assert owner_for_driver(_decider(control).take, options(checkpoint="/a"), tmp_path) == first
-    assert len(control.calls("initialize")) == 1
-    other = owner_for_driver(_decider(control).take, options(checkpoint="/b"), tmp_path)
-    assert other != first
-    assert [json.loads(path.read_text())["checkpoint"] for path in tmp_path.iterdir()] == ["/b"]
+def test_a_new_owner_is_noticed_and_no_answer_is_not() -> None:
+    _decider(FakeControl(epoch=1)).check_owner()
+    _decider(FakeControl(fails=[ControlUnreachable("gone")], epoch=2)).check_owner()
+    with pytest.raises(Fenced, match=r"another driver or query has taken transactional\.id 'orders'"):
+        _decider(FakeControl(epoch=2)).check_owner()

@@ -61,10 +61,10 @@ class Stage:
         made.write_text("".join(f"{value}\n" for value in values))
         made.rename(source / name)
 
-    def start(self, columns: str = "value", *, waits: bool = False) -> "StreamingQuery":
+    def start(self, columns: str = "value", *, waits: bool = False, checkpoint: str = "checkpoint") -> "StreamingQuery":
         rows = self.spark.readStream.option("maxFilesPerTrigger", 1).text(str(self.directory / "in"))
         written = rows.selectExpr(columns).writeStream.format("kproxy").options(**self.options)
-        written = written.option("checkpointLocation", str(self.directory / "checkpoint"))
+        written = written.option("checkpointLocation", str(self.directory / checkpoint))
         return written.trigger(**({"processingTime": "0 seconds"} if waits else {"availableNow": True})).start()
 
     def run(self, columns: str = "value") -> None:
@@ -138,11 +138,44 @@ def test_an_older_driver_is_fenced(stage: Stage) -> None:
         _until(lambda: stage.seen() == ["a"], query)
         stage.control.initialize(stage.id)
         stage.lines("1.txt", "b")
-        with pytest.raises(StreamingQueryException, match=r"another driver has taken transactional\.id"):
+        with pytest.raises(StreamingQueryException, match=r"another driver or query has taken transactional\.id"):
             query.awaitTermination(int(_PATIENCE))
     finally:
         query.stop()
     assert stage.seen() == ["a"]
+
+
+def test_of_two_queries_under_one_id_in_one_session_the_newer_one_lives(stage: Stage) -> None:
+    stage.lines("0.txt", "a")
+    older = stage.start(waits=True)
+    newer = None
+    try:
+        _until(lambda: stage.seen() == ["a"], older)
+        newer = stage.start(waits=True, checkpoint="another")
+        _until(lambda: stage.seen() == ["a", "a"], newer)
+        for number in range(1, 6):
+            stage.lines(f"{number}.txt", f"b{number}")
+        with pytest.raises(StreamingQueryException, match=r"another driver or query has taken transactional\.id"):
+            older.awaitTermination(int(_PATIENCE))
+        _until(lambda: stage.seen() == ["a", "a", *(f"b{number}" for number in range(1, 6))], newer)
+        older = stage.start(waits=True)
+        with pytest.raises(StreamingQueryException, match=r"another driver or query has taken transactional\.id"):
+            stage.lines("6.txt", "c")
+            newer.awaitTermination(int(_PATIENCE))
+    finally:
+        for query in (older, newer):
+            if query is not None:
+                query.stop()
+
+
+def test_the_mode_complete_is_refused(stage: Stage) -> None:
+    stage.lines("0.txt", "a")
+    rows = stage.spark.readStream.text(str(stage.directory / "in")).groupBy("value").count().select("value")
+    write = rows.writeStream.outputMode("complete").format("kproxy").options(**stage.options)
+    with pytest.raises(Exception, match="complete would append the whole result to the topic at each batch"):
+        query = write.option("checkpointLocation", str(stage.directory / "checkpoint")).start()
+        query.awaitTermination(int(_PATIENCE))
+    assert stage.seen() == []
 
 
 def test_kproxy_killed_in_the_middle_of_a_batch(stage: Stage) -> None:
@@ -193,6 +226,23 @@ def test_a_broker_in_place_of_kproxy_is_refused_and_nobody_is_fenced(stage: Stag
         rows.write.format("kproxy").options(**wrong).mode("append").save()
     assert stage.records() == []
     assert stage.control.describe(stage.id).owner == owner
+
+
+def test_a_topic_that_does_not_exist_is_refused_unless_the_broker_may_create_it(stage: Stage) -> None:
+    owner = stage.control.initialize(stage.id).owner
+    rows = stage.spark.sql("select cast(id as string) value from range(3)")
+    misspelt = stage.options | {"topic": f"{stage.topic}-misspelt"}
+    with pytest.raises(Exception, match="misspelt' does not exist: create it"):
+        rows.write.format("kproxy").options(**misspelt).mode("append").save()
+    assert stage.control.describe(stage.id).owner == owner
+    by_column = {name: value for name, value in stage.options.items() if name != "topic"}
+    with pytest.raises(Exception, match="misspelt' does not exist: create it"):
+        with_topic = rows.selectExpr("value", f"'{stage.topic}-misspelt' as topic")
+        with_topic.write.format("kproxy").options(**by_column).mode("append").save()
+    created = misspelt | {"kafka.allow.auto.create.topics": "true"}
+    rows.write.format("kproxy").options(**created).mode("append").save()
+    with ClusterClient(stage.kproxy.bootstrap) as client:
+        assert client.offset(misspelt["topic"], 0) == 3
 
 
 def _open_parts(stage: Stage) -> Any:

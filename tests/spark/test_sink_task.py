@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from kproxy.client import ControlError
-from kproxy.spark.sink_control import Decider
+from kproxy.spark.sink_control import Decider, Fenced
 from kproxy.spark.sink_rows import Columns
 from kproxy.spark.sink_task import TaskNames, WrittenAttempt, write_attempt
 from kproxy.spark.spark_errors import KafkaError, OptionError
@@ -15,6 +15,7 @@ from tests.spark.sink_samples import OWNER, FakeClock, FakeControl, batch, optio
 
 _VALUE = Columns(value=0, key=None, headers=None, topic=None, partition=None, timestamp=None)
 _FIRST = TaskNames("q", "5", 0, 1)
+_LOST = ControlError(409, "TRANSACTION_ABORTABLE", "lost", retriable=False)
 _ON_MOCK = options(producer={"test.mock.num.brokers": "1"}, retry_ms=1000)
 
 
@@ -67,10 +68,17 @@ def test_whatever_goes_wrong_the_member_is_given_up() -> None:
     with pytest.raises(ZeroDivisionError):
         _write(control, failing())
     assert [name for name, _ in control.asked] == ["begin_member", "abort_member"]
-    control = FakeControl(fails=[None, ControlError(409, "TRANSACTION_ABORTABLE", "lost", retriable=False)])
-    with pytest.raises(KafkaError):
+    control = FakeControl(fails=[None, _LOST], epoch=OWNER.producer_epoch)
+    with pytest.raises(KafkaError, match="TRANSACTION_ABORTABLE"):
         _write(control, iter([batch("a")]))
-    assert [name for name, _ in control.asked] == ["begin_member", "prepare_member", "describe", "abort_member"]
+    asked = ["begin_member", "prepare_member", "describe", "abort_member", "describe"]
+    assert [name for name, _ in control.asked] == asked
+
+
+def test_an_attempt_whose_member_a_new_owner_aborted_names_the_new_owner() -> None:
+    control = FakeControl(fails=[None, _LOST], epoch=OWNER.producer_epoch + 1)
+    with pytest.raises(Fenced, match="another driver or query has taken"):
+        _write(control, iter([batch("a")]))
 
 
 def test_a_batch_of_too_many_tasks_fails_before_a_row_is_written() -> None:

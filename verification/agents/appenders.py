@@ -64,7 +64,7 @@ class Logback(_Appender):
 
     name = "logback"
     title = "logback-kafka-appender"
-    needs = "`retries`, `max.in.flight.requests.per.connection=1`, see below"
+    needs = "`retries`, `max.in.flight.requests.per.connection=1`"
     release = "0.2.0-RC2"
     artefacts = (f"com.github.danielwegener:logback-kafka-appender:{release}", "ch.qos.logback:logback-classic:1.2.13")
 

@@ -32,7 +32,7 @@ class Debezium(JavaAgent):
 
     name = "debezium"
     title = "Debezium Server `kafka`"
-    needs = "`debezium.sink.kafka.producer.max.in.flight.requests.per.connection=1`, see below"
+    needs = "`debezium.sink.kafka.producer.max.in.flight.requests.per.connection=1`"
     release = "3.6.0.Final"
     artefacts = (f"io.debezium:debezium-server-dist:{release}:tar.gz",)
     java_release = 21

@@ -27,7 +27,7 @@ class Telegraf(FollowsFile):
 
     name = "telegraf"
     title = "Telegraf `outputs.kafka`"
-    needs = "`max_retry = 100`, `metadata_retry_max = 100`, see below"
+    needs = "`max_retry = 100`, `metadata_retry_max = 100`"
     _release = "1.37.2"
 
     @classmethod
@@ -65,7 +65,7 @@ class OpenTelemetry(FollowsFile):
 
     name = "opentelemetry"
     title = "OpenTelemetry collector `kafka`"
-    needs = "`timeout: 120s`, see below"
+    needs = "`timeout: 120s`"
     _release = "0.165.1"
 
     @classmethod

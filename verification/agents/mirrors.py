@@ -53,7 +53,7 @@ class MirrorMaker2(Mirror):
 
     name = "mirrormaker2"
     title = "MirrorMaker 2 of Kafka"
-    directly = "starts no task, see below"
+    directly = "starts no task"
     release = "4.3.0"
     artefacts = (f"org.apache.kafka:connect-mirror:{release}", SIMPLE_LOG)
 
@@ -78,7 +78,7 @@ class MirrorMaker1(Mirror):
 
     name = "mirrormaker1"
     title = "MirrorMaker 1 of Kafka"
-    needs = "`--new.producer`, `retries`, see below"
+    needs = "`--new.producer`, `retries`"
     directly = "refused by Kafka 4"
     release = "0.8.2.2"
     source_release = "2.8.2"

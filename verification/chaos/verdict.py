@@ -145,7 +145,7 @@ def repeats_bar(anomalies: Sequence[Anomaly], *, killed: bool) -> Bar:
     """Records without timestamps that were written twice, since kproxy was killed.
 
     Their client had more than five requests in flight. Nobody knows which of these it had a success for
-    (docs/semantics.md, "What remains").
+    (verification/corners/retries.md, "What remains").
     """
     count, most = sum(map(_is_repeat, anomalies)), MOST_REPEATED if killed else 0
     return Bar("without timestamps, twice after a kill", f"{count} (at most {most})", count <= most)

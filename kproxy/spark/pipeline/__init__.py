@@ -13,9 +13,9 @@
 
 from kproxy.config.config_faults import FileError
 from kproxy.spark.pipeline.display import choose as choose_display
-from kproxy.spark.pipeline.pipeline_load import load
+from kproxy.spark.pipeline.pipeline_load import load, read
 from kproxy.spark.pipeline.pipeline_model import Pipeline
 from kproxy.spark.pipeline.pipeline_run import run
 from kproxy.spark.pipeline.submit import submit_line
 
-__all__ = ["FileError", "Pipeline", "choose_display", "load", "run", "submit_line"]
+__all__ = ["FileError", "Pipeline", "choose_display", "load", "read", "run", "submit_line"]

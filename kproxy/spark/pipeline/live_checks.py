@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from kproxy.config.config_faults import Faults, Location
 from kproxy.config.values import suggest
 from kproxy.spark.pipeline.data_source import source_options
+from kproxy.spark.pipeline.pipeline_checks import faultless
 from kproxy.spark.pipeline.pipeline_errors import one_line
 from kproxy.spark.pipeline.pipeline_model import Pipeline, TopicSource
 from kproxy.spark.pipeline.pipeline_run import add_modules
@@ -22,20 +23,20 @@ from kproxy.spark.spark_session import QUICK, spark_session
 _MASTER: Final = re.compile(r"local(\[(\*|\d+)(, *\d+)?\])?|yarn|(spark|k8s|sc)://\S+|local-cluster\[.*\]")
 
 
-def check_live(pipeline: Pipeline) -> None:
-    """Raises FileError with all that is found; StartupError if Spark can't be started.
+def check_live(pipeline: Pipeline, faults: Faults) -> None:
+    """Adds what kproxy and Spark have against the parts of the pipeline that have no fault yet.
 
-    The functions of Python steps are called, as they say what columns there are.
+    The functions of Python steps are called, as they say what columns there are. Raises StartupError if Spark can't
+    be started.
     """
-    faults = Faults(str(pipeline.file))
-    for place, text in topic_faults(pipeline):
+    readable = faultless(pipeline, faults)
+    for place, text in topic_faults(readable):
         faults.add(place, text)
     with spark_session(f"kproxy pipeline check {pipeline.name}", {**QUICK, "spark.master": "local[1]"}) as spark:
-        for place, text in setting_faults(pipeline, spark):
+        for place, text in setting_faults(readable, spark):
             faults.add(place, text)
-        add_modules(pipeline, spark)
-        plans(pipeline, spark, faults)
-    faults.check()
+        add_modules(readable, spark)
+        plans(readable, spark, faults)
 
 
 def topic_faults(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:

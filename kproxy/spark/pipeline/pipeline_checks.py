@@ -2,20 +2,59 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from kproxy.config.config_faults import Faults, Location
 from kproxy.config.values import suggest
 from kproxy.spark.pipeline.data_source import option_faults
-from kproxy.spark.pipeline.pipeline_model import Pipeline, Step, TopicSource
+from kproxy.spark.pipeline.pipeline_model import Pipeline, Sink, Source, Step, TopicSink, TopicSource
 
 _NO_ATOMIC_RENAME = ("s3", "s3a", "s3n", "gs", "wasb", "wasbs", "oss", "cos", "swift")
 
 
-def check(pipeline: Pipeline, faults: Faults) -> None:
-    """Notes each rule that is broken."""
-    for rule in (_settings, _names, _inputs, _sinks, _doubles, _loops, _kafka, _streams, option_faults):
-        for place, text in rule(pipeline):
+def check(pipeline: Pipeline, faults: Faults, names: list[str]) -> None:
+    """Adds a fault for each rule that is broken between parts that have no fault of their own yet.
+
+    ``names`` are those of all sources and steps of the file, also of those that could not be read.
+    """
+    readable = faultless(pipeline, faults)
+    if not any(fault.place.key.startswith("sources.") for fault in faults.found):
+        for place, text in _streams(pipeline):
             faults.add(place, text)
+    for rule in (_settings, _names, _doubles, _loops, _kafka, option_faults):
+        for place, text in rule(readable):
+            faults.add(place, text)
+    for place, text in (*_inputs(readable, names), *_sinks(readable, names)):
+        faults.add(place, text)
+
+
+def faultless(pipeline: Pipeline, faults: Faults) -> Pipeline:
+    """The pipeline without the parts that have a fault: another rule would report the same thing again.
+
+    Without ``kafka``, if that has a fault, its topics can't be checked either.
+    """
+    faulty = {_part(fault.place) for fault in faults.found}
+
+    def keeps(entry: Source | Step | Sink) -> bool:
+        without_kafka = "kafka" in faulty and isinstance(entry, (TopicSource, TopicSink))
+        return _part(entry.place) not in faulty and not without_kafka
+
+    return replace(
+        pipeline,
+        kafka=None if "kafka" in faulty else pipeline.kafka,
+        sources=tuple(filter(keeps, pipeline.sources)),
+        steps=tuple(filter(keeps, pipeline.steps)),
+        sinks=tuple(filter(keeps, pipeline.sinks)),
+        spark={name: value for name, value in pipeline.spark.items() if f"spark.{name}" not in faulty},
+    )
+
+
+def _part(place: Location) -> str:
+    """The part of the file that a key belongs to: ``sources.NAME``, ``steps[1]``, ``sinks[0]``, ``kafka``."""
+    first, *rest = place.key.split(".")
+    if first == "spark":
+        return place.key
+    return ".".join((first, *rest[:1])) if first == "sources" else first
 
 
 def _settings(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
@@ -32,14 +71,13 @@ def _names(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
         seen[entry.name.lower()] = entry.name
 
 
-def _inputs(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
-    sources = {source.name.lower() for source in pipeline.sources}
+def _inputs(pipeline: Pipeline, names: list[str]) -> Iterator[tuple[Location, str]]:
     steps = {step.name.lower(): step for step in pipeline.steps}
-    names = [entry.name for entry in (*pipeline.sources, *pipeline.steps)]
-    above = set(sources)
+    known = {name.lower() for name in names}
+    above = known - steps.keys()
     for step in pipeline.steps:
         for name in step.inputs:
-            if name.lower() not in sources | steps.keys():
+            if name.lower() not in known:
                 yield step.place, f"step {step.name!r} reads {name!r}: no source, no step{suggest(name, names)}"
             elif name.lower() not in above:
                 yield step.place, _order(step, name, steps)
@@ -68,8 +106,7 @@ def _way(start: str, goal: str, steps: Mapping[str, Step], passed: list[str]) ->
     return None
 
 
-def _sinks(pipeline: Pipeline) -> Iterator[tuple[Location, str]]:
-    names = [entry.name for entry in (*pipeline.sources, *pipeline.steps)]
+def _sinks(pipeline: Pipeline, names: list[str]) -> Iterator[tuple[Location, str]]:
     for sink in pipeline.sinks:
         if sink.step and sink.step.lower() not in map(str.lower, names):
             yield sink.place, f"from: {sink.step!r} is no source and no step{suggest(sink.step, names)}"

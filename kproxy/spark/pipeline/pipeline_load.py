@@ -19,26 +19,30 @@ def load(file: Path, environ: Mapping[str, str]) -> Pipeline:
     Raises FileError with all faults, ConfigError if the file can't be read or is no YAML.
     """
     faults = Faults(str(file))
-    pipeline = _pipeline(file, top_of(file, faults, environ))
-    # What can't be read can't be looked up either: rules between the parts would complain of the same thing again.
-    faults.check()
-    check(pipeline, faults)
+    pipeline = read(file, environ, faults)
     faults.check()
     return pipeline
 
 
-def _pipeline(file: Path, top: Section) -> Pipeline:
+def read(file: Path, environ: Mapping[str, str], faults: Faults) -> Pipeline:
+    """The pipeline as far as it can be read; ``faults`` gets what is wrong with its parts and between them.
+
+    Raises ConfigError if the file can't be read or is no YAML.
+    """
+    top = top_of(file, faults, environ)
     name = top.text("name", file.stem)
     kafka = top.section("kafka")
     sources, spark = top.section("sources"), top.section("spark")
+    steps = list(top.sections("steps"))
+    source_names = sources.names if sources else []
     found = Pipeline(
         file=file,
         name=name,
         checkpoint=top.text("checkpoint"),
         every=_trigger(top),
         kafka=None if kafka is None else _kafka(kafka, name),
-        sources=tuple(filter(None, (read_source(sources, each) for each in sources.names))) if sources else (),
-        steps=tuple(filter(None, (read_step(step, file.parent) for step in top.sections("steps")))),
+        sources=tuple(filter(None, (read_source(sources, each) for each in source_names))) if sources else (),
+        steps=tuple(filter(None, (read_step(step, file.parent) for step in steps))),
         sinks=tuple(filter(None, map(read_sink, top.sections("sinks")))),
         spark=top.mapping("spark"),
         spark_places={} if spark is None else {key: spark.place_of(key) for key in spark.names},
@@ -47,6 +51,7 @@ def _pipeline(file: Path, top: Section) -> Pipeline:
         if not wanted and not top.has(key):
             top.fault("is missing", key)
     top.finish()
+    check(found, faults, [*source_names, *(step.text("name", "") for step in steps)])
     return found
 
 

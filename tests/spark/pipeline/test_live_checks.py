@@ -3,12 +3,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kproxy.config.config_faults import FileError
+from kproxy.config.config_faults import Faults, FileError
+from kproxy.spark.pipeline import read
 from kproxy.spark.pipeline.live_checks import check_live, topic_faults
 from kproxy.spark.pipeline.pipeline_model import Pipeline
 from kproxy.testing.cluster_client import ClusterClient
 from tests.spark.fake_cluster import fake_cluster
-from tests.spark.pipeline.files import loaded
+from tests.spark.pipeline.files import loaded, write
 
 TEXT = """\
 kafka:
@@ -66,8 +67,11 @@ def test_topics_that_do_not_exist(tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_all_that_only_kproxy_and_spark_can_tell(spark: SparkSession, tmp_path: Path) -> None:
     with fake_cluster() as fake:
+        pipeline = pipeline_at(fake.bootstrap, tmp_path)
+        faults = Faults(str(pipeline.file))
+        check_live(pipeline, faults)
         with pytest.raises(FileError) as raised:
-            check_live(pipeline_at(fake.bootstrap, tmp_path))
+            faults.check()
         lines = [problem.removeprefix(f"{tmp_path}/p.yaml:") for problem in raised.value.problems]
         # what reads a faulty step (after, and the sink of it) is not reported as well
         assert len(lines) == 9, lines
@@ -96,4 +100,27 @@ def test_a_pipeline_that_is_in_order(spark: SparkSession, tmp_path: Path) -> Non
     text = text.replace("lime", "line").replace(":called", ":fine")
     with fake_cluster() as fake, ClusterClient(fake.bootstrap) as client:
         client.create_topic("orders-b", 1)
-        check_live(pipeline_at(fake.bootstrap, tmp_path, text))
+        faults = Faults("p.yaml")
+        check_live(pipeline_at(fake.bootstrap, tmp_path, text), faults)
+        assert faults.found == []
+
+
+@pytest.mark.spark
+def test_faults_of_the_file_and_of_the_rest_are_reported_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    text = TEXT.split("spark:")[0].replace("  lines: {topics: [orders]}", "  lines: {topics: [orders]}\n  shops: {}")
+    text = text.replace("SELECT shop FROM parsed", "SELECT shop FROM shops").replace(":called", ":fine")
+    with fake_cluster() as fake:
+        file = write(tmp_path, text.replace("BOOTSTRAP", fake.bootstrap))
+        (tmp_path / "live_check_steps.py").write_text(STEPS)
+        with ClusterClient(fake.bootstrap) as client:
+            client.create_topic("orders", 1)
+            client.create_topic("orders-clean", 1)
+        faults = Faults("p.yaml")
+        check_live(read(file, {}, faults), faults)
+    found = sorted((fault.place.line, fault.text.partition(":")[0].partition("]")[0]) for fault in faults.found)
+    assert found == [
+        (5, "must have one of topics, pattern, parquet"),
+        (17, "step 'typo'"),
+        (19, "topic 'ordres' does not exist; did you mean 'orders'?"),
+        (20, "[UNRESOLVED_COLUMN.WITH_SUGGESTION"),
+    ]

@@ -32,6 +32,31 @@ def test_an_unknown_table(tmp_path: Path) -> None:
     ]
 
 
+def test_faults_of_parts_and_between_them_are_reported_at_once(tmp_path: Path) -> None:
+    text = """\
+    sources: {a: {parquet: /in}, b: {}}
+    steps:
+      - {name: s, sql: SELECT * FROM b}
+      - {name: t, sql: SELECT 1, python: m:f}
+      - {name: u, sql: SELECT * FROM nowhere}
+    sinks:
+      - {parquet: /out, from: t}
+      - {parquet: /out, from: gone}
+      - {topic: x, from: s}
+    checkpoint: /c
+    trigger: often
+    """
+    assert faults(tmp_path, text) == [
+        "1: sources.b: must have one of topics, pattern, parquet",
+        "4: steps[1]: must have only one of sql, python",
+        "5: steps[2].sql: step 'u' reads 'nowhere': no source, no step",
+        "8: sinks[1]: two sinks write to /out",
+        "8: sinks[1]: from: 'gone' is no source and no step",
+        "9: sinks[2]: topics are read and written through kproxy: 'kafka:' must say where it is",
+        "11: trigger: must be 'availableNow', or 'continuous:' and an interval",
+    ]
+
+
 def test_names_with_a_dot_are_spark_s_tables(tmp_path: Path) -> None:
     loaded(tmp_path, steps(("first", "a JOIN lake.shops")))
 
