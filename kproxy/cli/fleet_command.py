@@ -19,7 +19,7 @@ Examples:
   kproxy fleet --json | jq -r '.legacy_clients[].client_id'
 
 \b
-Instances announce themselves with fleet.announce.interval.ms, for example 60s."""
+Instances announce themselves every minute; fleet.announce.interval.ms says how often."""
 
 _Fact = Mapping[str, Any]
 
@@ -34,17 +34,19 @@ def fleet(as_json: bool, **where: Any) -> int:
 def print_fleet(found: _Fact) -> None:
     """A table of the instances, one of the clients that Kafka 4 refuses, and what is missing from them."""
     console = new_console()
-    newest = max((row["announced_ms"] for row in found["instances"]), default=0)
+    # An older kproxy does not say what time it is.
+    now = found.get("now_ms") or max((row["announced_ms"] for row in found["instances"]), default=0)
     columns: Columns = {
         "instance": itemgetter("instance_id"),
         "state": lambda row: "; ".join(row["problems"]) or "well",
+        "announced": lambda row: f"{span(max(now - row['announced_ms'], 0))} ago",
         "version": lambda row: f"{row['version']}, old" if row["old"] else row["version"],
         "host": itemgetter("host"),
         "clients at": itemgetter("listen"),
         "page": or_dash("http"),
         "connections": counted("connections"),
         "legacy clients": counted("legacy_total"),
-        "running for": lambda row: span(max(newest - row["started_ms"], 0)),
+        "running for": lambda row: span(max(now - row["started_ms"], 0)),
     }
     if found["instances"]:
         print_rows(console, _title(found), columns, found["instances"], found)
@@ -64,9 +66,9 @@ def _title(found: _Fact) -> str:
 
 def _remarks(found: _Fact) -> Iterator[str]:
     if not found["instances"]:
-        yield "no instance announces itself: set fleet.announce.interval.ms, for example to 60s"
+        yield "no instance announces itself: is fleet.announce.interval.ms 0, or __kproxy_fleet not granted?"
     elif not found["announces"]:
-        yield "the instance that answers does not announce itself: set its fleet.announce.interval.ms"
+        yield "the instance that answers does not announce itself: see its log, and fleet.announce.interval.ms"
     if found["incomplete"]:
         yield "not all announcements could be read in time: instances may be missing"
     if found["ignored"]:

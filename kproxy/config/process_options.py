@@ -72,12 +72,13 @@ class ControlOptions(OptionGroup):
         "then ends; mode 0600. No connection is refused meanwhile.",
     )
     fleet_announce_interval_ms: int = option(
-        0,
+        60_000,
         whole_number(0, 600_000, "ms"),
         "How often this instance announces itself (version, addresses, clients, problems) in the topic __kproxy_fleet, "
         "for kproxy fleet and the status pages of all instances on the same brokers; 0: never. Each announcement is "
-        "one request; 60 s is enough for most. An instance that has missed three is no longer listed, so a lower "
-        "value finds a dead instance earlier. All instances should have the same value.",
+        "one request. An instance that is late by half an interval counts as silent, so a lower value finds a dead "
+        "instance earlier. All instances should have the same value. A cluster that refuses the topic "
+        "costs one warning.",
     )
 
 

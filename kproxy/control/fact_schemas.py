@@ -76,7 +76,8 @@ _PARTS[facts.InstanceFact] = _schema(
     "An instance, as it announced itself last.",
     old="Another instance has a newer version.",
     http="Of its status page; empty if there is none.",
-    problems="What is wrong there, in words; empty if nothing is.",
+    announced_ms="When it announced itself last, by the brokers' clock, ms since 1970.",
+    problems="What is wrong there, in words; empty if nothing is. Silent instances and restarts are problems, too.",
 )
 _PARTS[facts.FleetClient] = _schema(
     facts.FleetClient,
@@ -90,7 +91,8 @@ FLEET: Final = _schema(
     announces="Whether this instance announces itself.",
     incomplete="Not all announcements could be read in time.",
     ignored="Entries of the topic that are no announcements.",
-    connections="Of clients, at all instances.",
+    now_ms="By the clock of the instance that answers, ms since 1970.",
+    connections="Of clients, at all instances that are not silent.",
     instances="At most 500; those in trouble first.",
     legacy_clients="At most 500, the busiest first; each instance names 20.",
 )

@@ -78,7 +78,8 @@ def own_topics(examined: Examined) -> Iterator[Finding]:
         missing = [operation.value for operation in wanted if not has(rights, operation)]
         if missing:
             complete = False
-            yield fail(f"not granted on {plan.name}: {', '.join(missing)}", f"{plan.refused}; grant {plan.rights}")
+            finding = warn if plan.optional else fail
+            yield finding(f"not granted on {plan.name}: {', '.join(missing)}", f"{plan.refused}; grant {plan.rights}")
     if complete:
         yield ok("nothing is missing on kproxy's own topics")
 

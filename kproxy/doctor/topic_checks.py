@@ -53,7 +53,7 @@ def _fewest(examined: Examined, plan: TopicPlan) -> int:
 
 def _not_made(examined: Examined, plan: TopicPlan) -> Finding:
     brokers = len(examined.brokers)
-    if brokers < plan.replicas:
+    if brokers < plan.replicas and not plan.optional:
         return warn(
             f"{plan.name} is not made yet, and would have {brokers} of {plan.replicas} replicas, one for each broker",
             f"add brokers, or lower {plan.replicas_option} and accept that what is noted may be lost with a broker",
@@ -63,7 +63,7 @@ def _not_made(examined: Examined, plan: TopicPlan) -> Finding:
 
 def _replicas(examined: Examined, plan: TopicPlan) -> Iterator[Finding]:
     fewest = _fewest(examined, plan)
-    if fewest < plan.replicas:
+    if fewest < plan.replicas and not plan.optional:
         yield warn(
             f"{plan.name} has {fewest} replicas, {plan.replicas_option} says {plan.replicas}",
             "the loss of a broker may stop it, or lose records: add replicas with kafka-reassign-partitions.sh",

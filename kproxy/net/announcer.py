@@ -5,8 +5,10 @@ from contextlib import suppress
 from random import random
 from typing import Final
 
+import structlog
 import trio
 
+from kproxy.codec.version_choice import NoCommonVersion
 from kproxy.config import Config
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.cluster import Cluster
@@ -14,6 +16,8 @@ from kproxy.net.fleet_log import FleetLog
 from kproxy.net.own_topic import Refused
 from kproxy.proxy.announcements import Announcement, announcement_of, encode_value
 from kproxy.proxy.facts import Status
+
+log = structlog.get_logger("kproxy.fleet")
 
 #: A whole fleet may start at once: its first announcements are spread over so much time.
 _SPREAD_SECONDS: Final = 10.0
@@ -43,6 +47,12 @@ class Announcer:
                 await self._log.announce(encode_value(self._announcement()))
             except Refused as refused:
                 self._log.topic.warn_of_refusal(refused)
+                return
+            except NoCommonVersion:
+                log.warning(
+                    "this instance is not in kproxy fleet, and serves its clients as before: the brokers are too old "
+                    "for the topic of announcements; set fleet.announce.interval.ms to 0"
+                )
                 return
             except (OSError, RemoteProtocolError):
                 self._cluster.count_error("fleet")

@@ -24,17 +24,15 @@ from kproxy.net.own_topic import OwnTopic, Refused, TopicDeleted, TopicPlan, che
 from kproxy.net.topic_reader import TopicReader
 from kproxy.proxy.announcements import encode_key
 from kproxy.proxy.facts import FleetFact
-from kproxy.proxy.fleet_view import MISSED, FleetView
+from kproxy.proxy.fleet_view import LISTED_MS, MISSED, FleetView
 from kproxy.proxy.process_stats import ProcessStats
 
 TOPIC: Final = "__kproxy_fleet"
 #: Several, so that the connections of a large fleet are spread over the brokers.
 _PARTITIONS: Final = 8
 _HOUR_MS: Final = 3_600_000
-#: Of each partition the newest are read; a fleet of 10,000 writes 4,000 in three minutes.
+#: Of each partition the newest are read; a fleet of 10,000 writes 12,500 in ten minutes.
 _MOST_RECORDS: Final = 50_000
-#: Announcements are searched so far back at least, whatever this instance's own interval is.
-_LEAST_INTERVAL_MS: Final = 60_000
 _READ_SECONDS: Final = 10.0
 #: Pages that are open at several people read it once.
 _FRESH_SECONDS: Final = 2.0
@@ -63,9 +61,10 @@ def fleet_plan(config: Config) -> TopicPlan:
             "message.timestamp.type": "instances whose clocks are wrong are missing in kproxy fleet; set "
             "message.timestamp.type=LogAppendTime",
         },
-        refused="this instance is not in kproxy fleet: the cluster refuses the topic of announcements; grant what is "
-        "missing and restart kproxy, or set fleet.announce.interval.ms to 0",
+        refused="this instance is not in kproxy fleet, and serves its clients as before: the cluster refuses the topic "
+        "of announcements; grant what is missing and restart kproxy, or set fleet.announce.interval.ms to 0",
         rights="Create, Describe, DescribeConfigs, Read and Write",
+        optional=True,
     )
 
 
@@ -145,7 +144,7 @@ class FleetLog:
     async def _read_into(self, view: FleetView) -> bool:
         """Reads all announcements that may count still; True when all are read."""
         places = [(TOPIC, index) for index in range(await self.topic.partitions())]
-        since_ms = self._now_ms() - MISSED * max(self._config.fleet_announce_interval_ms, _LEAST_INTERVAL_MS)
+        since_ms = self._now_ms() - max(MISSED * self._config.fleet_announce_interval_ms, LISTED_MS)
         begins = await self._offsets(places, since_ms)
         ends = await self._offsets(places, LATEST)
         for place, begin, end in zip(places, begins, ends, strict=True):

@@ -85,6 +85,8 @@ class TopicPlan:
     rights: str
     #: By setting, what a topic with another value costs; nothing goes wrong.
     costly: Mapping[str, str] = field(default_factory=dict)
+    #: Without it kproxy serves clients as well.
+    optional: bool = False
 
     def harms(self, setting: str, value: str | None) -> bool:
         """Whether a topic with this value of a setting does something wrong."""
@@ -182,7 +184,7 @@ class OwnTopic:
                 self._cluster.map.own_topic_ids.add(row.topic_id)
         self.settings = settings
         log.info("topic created", topic=plan.name, partitions=partitions, replicas=replicas)
-        if replicas < plan.replicas:
+        if replicas < plan.replicas and not plan.optional:
             log.warning(
                 f"the cluster has fewer brokers than {plan.replicas_option}; raise the topic's replicas when it has "
                 "more",

@@ -226,7 +226,7 @@ class InstanceFact(NamedTuple):
     announced_ms: int
     connections: int
     legacy_total: int
-    #: What is wrong there, in words.
+    #: What is wrong there, in words: as it said itself, or because it is silent or was restarted.
     problems: list[str]
 
 
@@ -245,6 +245,8 @@ class FleetClient(NamedTuple):
 class FleetFact(NamedTuple):
     """All instances that share a transaction log and announce themselves."""
 
+    #: By the clock of the instance that answers.
+    now_ms: int
     #: Whether this instance announces itself.
     announces: bool
     #: Not all announcements could be read.

@@ -104,6 +104,7 @@ TROUBLED = INSTANCE._replace(
     instance_id="box-2", version="0.2.0", old=False, host="node-8", problems=["no broker has been reached yet"]
 )
 FLEET = FleetFact(
+    now_ms=NOW_MS,
     announces=True,
     incomplete=False,
     ignored=3,

@@ -136,7 +136,7 @@ async def test_people_see_what_runs(tmp_path: Path, browser: Chrome) -> None:
             browser, "brokers"
         )
         until(browser, lambda: "2 instances, 1 in trouble, 1 older than 0.2.0." in text(browser, "fleet-note"))
-        assert "box-2 no broker has been reached yet 0.2.0 node-8" in text(browser, "fleet")
+        assert "box-2 no broker has been reached yet 3 s ago 0.2.0 node-8" in text(browser, "fleet")
         assert browser.find_elements(By.CSS_SELECTOR, "#requests-line polyline[points]")
         assert browser.title == "kproxy box-1"
         page.facts.the_clients = [CLIENT._replace(principal="User:CN=billing")]

@@ -19,7 +19,9 @@ Look = Callable[[Examined], Iterator[Finding]]
 def make_config(bootstrap: str = "kafka:9092", **options: Any) -> Config:
     places = [place.rpartition(":") for place in bootstrap.split(",")]
     servers = tuple(Address(host, int(port)) for host, _, port in places)
-    return Config(bootstrap_servers=servers, **{"upstream_connect_timeout_ms": 2000, **options})
+    return Config(
+        bootstrap_servers=servers, **{"upstream_connect_timeout_ms": 2000, "fleet_announce_interval_ms": 0, **options}
+    )
 
 
 @asynccontextmanager

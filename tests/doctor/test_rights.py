@@ -4,14 +4,14 @@ import pytest
 
 from kproxy.codec._generated.init_producer_id import InitProducerIdResponse
 from kproxy.codec.messages import ApiKey, ErrorCode
-from kproxy.doctor import rights
+from kproxy.doctor import rights, topic_checks
 from kproxy.doctor.examined import NOT_TOLD
 from kproxy.doctor.findings import Level
 from kproxy.proxy.authorization.access import OPERATION_CODES
 from kproxy.proxy.authorization.acl_rules import Operation
 from kproxy.testing.fake_broker import Answer
 from tests.doctor.patients import edit, examined, fake, levels, only
-from tests.doctor.test_topic_checks import LANES, LOG, make_own
+from tests.doctor.test_topic_checks import FLEET, LANES, LOG, make_own
 
 ALL = sum(1 << right for right in range(3, 13))
 
@@ -97,3 +97,27 @@ async def test_topics_that_may_not_be_read() -> None:
         cluster.cluster.create_topic("closed", 1, 1)
         finding = only(rights.reading, await examined(cluster))
     assert (finding.level, finding.found) == (Level.WARN, "1 of 2 topics may not be read by kproxy: closed")
+
+
+async def test_rights_on_the_topic_of_the_fleet_are_optional() -> None:
+    def tell(answer: Any) -> None:
+        for topic in answer.topics:
+            topic.topic_authorized_operations = without(Operation.WRITE) if topic.name == FLEET else ALL
+
+    async with fake(1) as cluster:
+        make_own(cluster)
+        cluster.cluster.create_topic(FLEET, 8)
+        edit(cluster, ApiKey.METADATA, tell)
+        findings = list(rights.own_topics(await examined(cluster, fleet_announce_interval_ms=60_000)))
+        [found] = [row for row in findings if FLEET in row.found]
+        assert found.level is Level.WARN
+        assert found.found == f"not granted on {FLEET}: Write"
+        assert "serves its clients as before" in str(found)
+
+
+async def test_a_single_broker_is_no_trouble_for_the_fleet() -> None:
+    async with fake(1) as cluster:
+        make_own(cluster)
+        found = await examined(cluster, fleet_announce_interval_ms=60_000)
+        [row] = [row for row in topic_checks.own_topics(found) if FLEET in row.found]
+        assert row.level is Level.OK

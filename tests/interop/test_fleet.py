@@ -1,4 +1,4 @@
-"""Two kproxies on a real Kafka: ``kproxy fleet`` lists both, and not the one that was killed."""
+"""Two kproxies on a real Kafka: ``kproxy fleet`` lists both, and the one that was killed as silent."""
 
 import json
 import socket
@@ -47,7 +47,7 @@ def ask_like_an_old_client(kproxy: KproxyProcess) -> None:
         assert client.recv(4)
 
 
-def test_two_instances_see_each_other_and_a_killed_one_expires(kafka: RealKafka, tmp_path: Path) -> None:
+def test_two_instances_see_each_other_and_a_killed_one_is_silent(kafka: RealKafka, tmp_path: Path) -> None:
     with (
         KproxyProcess(kafka.bootstrap, tmp_path / "one", "--instance-id", "fleet-one", *ANNOUNCE) as one,
         KproxyProcess(kafka.bootstrap, tmp_path / "two", "--instance-id", "fleet-two", *ANNOUNCE) as two,
@@ -61,5 +61,7 @@ def test_two_instances_see_each_other_and_a_killed_one_expires(kafka: RealKafka,
         assert names(fleet_until(two, lambda seen: names(seen) == everybody)) == everybody
         three.__exit__()  # in good order: it takes its announcement back
         two.kill()
-        fleet_until(one, lambda seen: names(seen) == ["fleet-one"])
+        silent = fleet_until(one, lambda seen: bool(seen["in_trouble"]))
+        assert (names(silent), silent["in_trouble"]) == (["fleet-one", "fleet-two"], 1)
+        assert silent["instances"][0]["problems"][0].startswith("silent since ")
         one.check()

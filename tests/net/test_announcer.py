@@ -2,7 +2,6 @@
 
 import signal
 
-import pytest
 import trio
 
 from kproxy.config import ExitCode
@@ -46,8 +45,17 @@ async def test_it_announces_itself_and_leaves() -> None:
         assert announced(fake)[-1] is None
 
 
-@pytest.mark.parametrize("flags", [(), ("--fleet-announce-interval-ms", "0")])
-async def test_it_is_silent_unless_asked_for(flags: tuple[str, ...]) -> None:
+async def test_it_announces_itself_by_default() -> None:
+    async with open_fake_cluster() as fake, kproxy(fake.bootstrap, "--instance-id", NAME) as running:
+        await eventually(lambda: bool(announced(fake)), PATIENCE)
+        first = announced(fake)[0]
+        assert first is not None
+        assert decode_value(NAME, first).interval_ms == 60_000
+        await running.said("ready")
+
+
+async def test_it_is_silent_if_asked_to_be() -> None:
+    flags = ("--fleet-announce-interval-ms", "0")
     async with open_fake_cluster() as fake, kproxy(fake.bootstrap, *flags) as running:
         await running.said("ready")
         running.process.send_signal(signal.SIGTERM)

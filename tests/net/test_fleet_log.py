@@ -110,14 +110,17 @@ def test_clients_may_not_write_it() -> None:
     assert is_own_topic(TOPIC)
 
 
-async def test_an_instance_that_is_killed_expires() -> None:
+async def test_an_instance_that_is_killed_is_in_trouble_and_then_expires() -> None:
     async with fleet() as (_, start):
         one, other = await start("one"), await start("two")
-        await one.sees(["one", "two"])
+        await one.sees(["one", "two"], in_trouble=0)
         other.scope.cancel()
-        before = trio.current_time()
-        await one.sees(["one"])
-        assert trio.current_time() - before > INTERVAL
+        await trio.sleep(2 * INTERVAL)
+        found = await one.sees(["one", "two"], in_trouble=1)
+        assert found.instances[0].instance_id == "two"
+        assert found.now_ms - found.instances[0].announced_ms >= INTERVAL * 1000
+        with trio.fail_after(900):
+            await one.sees(["one"], in_trouble=0)
 
 
 async def test_an_instance_that_ends_is_not_listed_any_more() -> None:
@@ -199,7 +202,7 @@ async def test_a_refused_topic_is_logged_once() -> None:
             await trio.sleep(3 * INTERVAL)
             assert (await one.log.read()).announces is False
     [line] = [line for line in lines if line["log_level"] == "warning"]
-    assert line["event"].startswith("this instance is not in kproxy fleet")
+    assert line["event"].startswith("this instance is not in kproxy fleet, and serves its clients as before")
     assert line["grant"] == f"Create, Describe, DescribeConfigs, Read and Write on topic {TOPIC}, to kproxy's principal"
 
 

@@ -37,16 +37,51 @@ def names(found: FleetFact) -> list[str]:
 
 
 def test_all_that_announced_themselves_in_time_are_listed() -> None:
-    found = fleet(entry(made("b")), entry(made("a", connections=2)), entry(made("late"), 180_000))
+    found = fleet(entry(made("b")), entry(made("a", connections=2)), entry(made("late"), 600_000))
     assert names(found) == ["a", "b"]
     assert (found.total, found.connections, found.ignored) == (2, 44, 0)
     row = found.instances[1]
     assert (row.host, row.http, row.version, row.announced_ms) == ("node-7", "10.0.0.7:19644", "0.1.0", NOW_MS - 1000)
 
 
-def test_an_instance_expires_by_its_own_interval() -> None:
-    assert names(fleet(entry(made("a", interval_ms=1000), 2999))) == ["a"]
-    assert names(fleet(entry(made("a", interval_ms=1000), 3000))) == []
+def problems(found: FleetFact) -> list[list[str]]:
+    return [row.problems for row in found.instances]
+
+
+def test_an_instance_that_does_not_announce_itself_in_time_is_in_trouble_and_listed_for_ten_minutes() -> None:
+    assert problems(fleet(entry(made("a", interval_ms=5000), 9_000))) == [[]]
+    found = fleet(entry(made("a", interval_ms=5000), 10_000), entry(made("b")))
+    assert (names(found), found.in_trouble, found.connections) == (["a", "b"], 1, 42)
+    assert found.instances[0].problems == [
+        "silent since 2023-11-14 22:13:10Z, and due every 5 s: killed, stopped, or without brokers"
+    ]
+    assert problems(fleet(entry(made("a"), 89_000))) == [[]]
+    assert fleet(entry(made("a"), 93_000)).in_trouble == 1
+    assert names(fleet(entry(made("a"), 599_000))) == ["a"]
+    assert names(fleet(entry(made("a"), 600_000))) == []
+
+
+def test_one_with_a_long_interval_is_listed_until_it_has_missed_three() -> None:
+    assert names(fleet(entry(made("a", interval_ms=600_000), 1_799_000))) == ["a"]
+    assert names(fleet(entry(made("a", interval_ms=600_000), 1_800_000))) == []
+
+
+def test_one_that_was_restarted_without_leaving_is_in_trouble_for_ten_minutes() -> None:
+    before, now = made("a", started_ms=NOW_MS - 900_000), made("a", started_ms=NOW_MS - 100_000)
+    [row] = fleet(entry(before, 120_000), entry(now)).instances
+    assert row.problems == ["restarted at 2023-11-14 22:11:40Z without leaving in good order"]
+    again = made("a", started_ms=NOW_MS - 50_000)
+    [row] = fleet(entry(before, 120_000), entry(now, 90_000), entry(again)).instances
+    assert row.problems == ["restarted 2 times, the last time at 2023-11-14 22:12:30Z, without leaving in good order"]
+    long_ago = made("a", started_ms=NOW_MS - 600_000)
+    assert problems(fleet(entry(before, 590_000), entry(long_ago))) == [[]]
+
+
+def test_a_restart_in_good_order_or_with_another_version_is_no_trouble() -> None:
+    before, now = made("a", started_ms=NOW_MS - 900_000), made("a", started_ms=NOW_MS - 100_000)
+    left = Record(0, NOW_MS - 110_000, encode_key("a"), None)
+    assert problems(fleet(entry(before, 120_000), left, entry(now))) == [[]]
+    assert problems(fleet(entry(before._replace(version="0.0.9"), 120_000), entry(now))) == [[]]
 
 
 def test_of_each_instance_the_last_entry_counts() -> None:
@@ -88,7 +123,7 @@ def test_legacy_clients_are_added_up_over_the_fleet() -> None:
     found = fleet(
         entry(made("a", legacy_clients=[old], legacy_total=1)),
         entry(made("b", legacy_clients=[more, other], legacy_total=2)),
-        entry(made("late", legacy_clients=[other], legacy_total=1), 180_000),
+        entry(made("late", legacy_clients=[other], legacy_total=1), 600_000),
     )
     assert found.legacy_clients == [
         FleetClient("loader", "sarama", 100, 1, ["Produce v1"]),
@@ -108,7 +143,7 @@ def test_what_is_not_used_is_counted_by_reason() -> None:
             Record(0, NOW_MS, b"", b""),
             Record(0, NOW_MS, encode_key("b"), bytes(8193)),
             Record(0, NOW_MS, bytes(8193), None),
-            entry(made("late"), 180_000),
+            entry(made("late"), 600_000),
             entry(made("early"), -3_600_000),
         ]
     )

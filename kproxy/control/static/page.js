@@ -118,6 +118,7 @@ const COLUMNS = {
   fleet: [
     ["Instance", (row) => row.instance_id],
     ["State", (row) => row.problems.join("; ") || "well", (row) => (row.problems?.length ? "wide warn" : "wide")],
+    ["Announced", (row, now) => `${span(Math.max(now - row.announced_ms, 0))} ago`, "number", (row) => row.announced_ms],
     ["Version", (row) => (row.old ? `${row.version}, old` : row.version), (row) => (row.old ? "mark" : "")],
     ["Host", (row) => row.host],
     ["Clients at", (row) => row.listen],
