@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
+from kproxy.cli.config_sample import default_yaml
 from kproxy.config import Config, Option, options
 from kproxy.config.values import UNITS
 from tools.one_page import write_or_check
@@ -112,17 +113,7 @@ def _entry(entry: Option) -> str:
         return f"{text}{entry.name}: [kafka-1:9092, kafka-2:9092]\n"
     if entry.default_is_text:
         return f"{text}#{entry.name}:  # default: {entry.default_text}\n"
-    return f"{text}#{entry.name}: {_value(entry)}\n"
-
-
-def _value(entry: Option) -> str:
-    """The default as YAML. A bare off would be false there, and * an alias; {} is how an empty list is shown, too."""
-    if entry.default_text == "{}":
-        try:
-            entry.kind.parse({})
-        except ValueError:
-            return "[]"
-    return f'"{entry.default_text}"' if entry.default_text in ("off", "*") else entry.default_text
+    return f"{text}#{entry.name}: {default_yaml(entry)}\n"
 
 
 def pages() -> dict[Path, str]:

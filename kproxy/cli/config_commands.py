@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -20,6 +21,7 @@ _ALL = "all"
 _DEFAULT = "default"
 _EXAMPLES = """\b
 Examples:
+  kproxy config init
   kproxy config check /etc/kproxy/kproxy.yaml
   kproxy config show --json
   kproxy config reload"""
@@ -33,9 +35,33 @@ Examples:
 
 config = help_group(
     "config",
-    "Check options; show those of a kproxy that runs, and have it read them again.",
+    "Write a first file, check options; show those of a kproxy that runs, and have it read them again.",
     f"{_EXAMPLES}\n\n{WHERE}",
 )
+
+
+@config.command()
+@click.option("--output", "-o", "file", default="kproxy.yaml", show_default=True, metavar="FILE", help="- for stdout.")
+@click.option("--all", "every", is_flag=True, help="Every option, in place of those that are set most.")
+@click.option("--force", is_flag=True, help="Write over a file that exists.")
+def init(file: str, every: bool, force: bool) -> int:
+    """Write a commented configuration file; each option has its default, its unit and what it is for."""
+    from kproxy.cli.config_sample import sample
+
+    if file == "-":
+        click.echo(sample(every), nl=False)
+        return ExitCode.OK
+    try:
+        with Path(file).open("w" if force else "x", encoding="utf-8") as output:
+            output.write(sample(every))
+    except FileExistsError:
+        raise click.UsageError(
+            f"{file} exists: choose another name with --output, or write over it with --force"
+        ) from None
+    except OSError as error:
+        raise click.UsageError(f"cannot write {file}: {error.strerror}") from None
+    click.echo(f"wrote {file}: set bootstrap.servers in it, then: kproxy config check {file}")
+    return ExitCode.OK
 
 
 @config.command(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kproxy.cli.flags import ConfigCommand, given_flags
-from kproxy.cli.output import new_console, new_table, show
+from kproxy.cli.output import new_console, new_table, show, waiting
 from kproxy.config import ExitCode, load
 
 if TYPE_CHECKING:
@@ -40,17 +40,30 @@ def doctor(as_json: bool, **params: Any) -> int:
     import os
 
     config = load(given_flags(params), dict(os.environ))
-    from kproxy.doctor.examination import examine, worst
+    from kproxy.doctor.examination import examine, look, worst
+
+    with waiting("Asking the brokers"):
+        results = look(examine(config))
+    findings = as_rows(results)
+    show({"worst": worst(results), "findings": findings}, as_json, lambda _: print_results(results, results))
+    return exit_code(results)
+
+
+def as_rows(results: "Sequence[CheckResult]") -> list[dict[str, str]]:
+    """For JSON: each finding with the name of its check."""
+    return [{"check": row.check, **row.finding._asdict()} for row in results]
+
+
+def exit_code(results: "list[CheckResult]") -> int:
+    """The exit code that says how bad the worst finding is."""
+    from kproxy.doctor.examination import worst
     from kproxy.doctor.findings import Level
 
-    results = examine(config)
-    findings = [{"check": row.check, **row.finding._asdict()} for row in results]
-    show({"worst": worst(results), "findings": findings}, as_json, lambda _: _print(results))
     return {Level.FAIL: ExitCode.UNWELL, Level.WARN: ExitCode.WARNINGS}.get(worst(results), ExitCode.OK)
 
 
-def _print(results: "Sequence[CheckResult]") -> None:
-    """A table, one line for each finding, and the sum."""
+def print_results(shown: "Sequence[CheckResult]", results: "Sequence[CheckResult]") -> None:
+    """A table with one line for each finding that is shown, and the sum of all results."""
     from rich.text import Text
 
     from kproxy.doctor.findings import Level
@@ -58,9 +71,10 @@ def _print(results: "Sequence[CheckResult]") -> None:
     styles = {Level.OK: "green", Level.SKIPPED: "dim", Level.WARN: "yellow", Level.FAIL: "bold red"}
     console = new_console()
     table = new_table("check", "", "found", "what to do")
-    for row in results:
+    for row in shown:
         level, found, advice = row.finding
         table.add_row(Text(row.check), Text(level, style=styles[level]), Text(found), Text(advice))
-    console.print(table)
+    if shown:
+        console.print(table)
     counts = Counter(row.finding.level for row in results)
     console.print(", ".join(f"{counts[level]} {level}" for level in Level if counts[level]), markup=False)

@@ -29,7 +29,9 @@ _ELSEWHERE = {
     ),
     "clients": Elsewhere("kproxy.cli.status_commands", "clients", "List the clients of a running kproxy."),
     "completion": Elsewhere("kproxy.cli.completion_command", "completion", "Print the completion script of a shell."),
-    "config": Elsewhere("kproxy.cli.config_commands", "config", "Check options; show and reload those in force."),
+    "config": Elsewhere(
+        "kproxy.cli.config_commands", "config", "Write and check options; show and reload those in force."
+    ),
     "credentials": Elsewhere(
         "kproxy.cli.credentials_command", "credentials", "Add, remove and list users that log in at kproxy."
     ),
@@ -129,14 +131,24 @@ def _print_version(as_json: bool) -> None:
             ["--replace"],
             is_flag=True,
             help="Take over from the kproxy at handover.socket, if any, and from any process with this instance.id.",
-        )
+        ),
+        click.Option(
+            ["--dry-run"], is_flag=True, help="Say what run would do at this cluster, and end; as doctor ends."
+        ),
+        click.Option(["--json", "as_json"], is_flag=True, help="With --dry-run: print JSON."),
     ],
     epilog=f"{_EXAMPLES}\n\n{_EXIT_CODES}",
 )
-def run(replace: bool, **params: Any) -> int:
+def run(replace: bool, dry_run: bool, as_json: bool, **params: Any) -> int:
     """Run the proxy until SIGTERM or SIGINT."""
+    if as_json and not dry_run:
+        raise click.UsageError("--json goes with --dry-run; log.format = json is for the log")
     flags, environment = given_flags(params), _environment()
     loaded = load_with_sources(flags, environment)
+    if dry_run:
+        from kproxy.cli.dry_run import print_dry_run
+
+        return print_dry_run(loaded, as_json)
     # structlog would take them, for tracebacks in colour; kproxy's are plain.
     with quick_imports(), as_if_missing("rich", "colorama"):
         from kproxy.app import run as run_proxy

@@ -6,7 +6,9 @@ table is printed: ``--json`` does not wait for it.
 
 import json
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 _Found = TypeVar("_Found")
 #: Wide enough for every row in a pipe: nothing is folded, so tools find each row on one line.
 _PIPE_WIDTH: Final = 1_000
+#: A command that answers sooner shows nothing but its answer.
+_QUIET_SECONDS: Final = 1.0
 _NARROW: Final = 130
 _WIDE: Final = "kproxy.wide"
 
@@ -49,6 +53,34 @@ def new_console() -> "Console":
     context = click.get_current_context(silent=True)
     wide = context is not None and context.meta.get(_WIDE, False)
     return console if console.is_terminal and not wide else Console(width=_PIPE_WIDTH)
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show on a terminal's stderr, after a second, what takes so long and for how long, while the block lasts."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    ended = threading.Event()
+    thread = threading.Thread(target=_show_waiting, args=(what, ended), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _show_waiting(what: str, ended: threading.Event) -> None:
+    if ended.wait(_QUIET_SECONDS):
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        progress.add_task(f"{what} ...", total=None)
+        ended.wait()
 
 
 def is_narrow(console: "Console") -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kproxy.cli.groups import help_group
-from kproxy.cli.output import json_flag, print_json
+from kproxy.cli.output import json_flag, print_json, waiting
 from kproxy.config import ConfigError, ExitCode
 from kproxy.config.config_faults import Faults
 from kproxy.distribution import install_command
@@ -54,7 +54,8 @@ def check(file: Path, offline: bool, as_json: bool) -> int:
         if not offline:
             from kproxy.spark.pipeline.live_checks import check_live
 
-            check_live(found, faults)
+            with waiting("Checking topics, SQL and Spark's settings"):
+                check_live(found, faults)
         faults.check()
     except ConfigError as error:
         if not as_json:

@@ -9,7 +9,7 @@ import click
 
 from kproxy.cli.output import show
 from kproxy.cli.status_report import print_clients, print_lanes, print_status
-from kproxy.cli.where import control_client, control_options
+from kproxy.cli.where import PatientClient, control_client, control_options
 from kproxy.client import DEFAULT_SOCKET, ControlClient, ControlUnreachable
 from kproxy.config import load_one
 from kproxy.errors import KproxyError
@@ -51,7 +51,7 @@ def ask(where: dict[str, Any], question: Callable[[ControlClient], _Answer]) -> 
     if where["url"] or where["socket_path"] != DEFAULT_SOCKET or Path(DEFAULT_SOCKET).exists() or page is None:
         return question(control_client(**where))
     try:
-        return question(ControlClient(url=page))
+        return question(PatientClient(url=page))
     except ControlUnreachable:
         raise KproxyError(
             f"no kproxy answers, neither at {DEFAULT_SOCKET} nor at {page}: is it running? "

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import trio
 
-from kproxy.cli.output import moment, new_console, new_table, printable, show, stale_text
+from kproxy.cli.output import moment, new_console, new_table, printable, show, stale_text, waiting
 from kproxy.client import ControlClient
 from kproxy.config import Config
 from kproxy.config import show as show_value
@@ -23,7 +23,8 @@ _COLUMNS: Final = ("partition", "producer id", "epoch", "first offset", "last wr
 def print_hanging(config: Config, client: ControlClient, *, older_than_ms: int, as_json: bool) -> int:
     """Prints what is older at the brokers and at the kproxy of ``client``; the exit code. KproxyError: no broker."""
     configure_logging("warning", "console")
-    at_brokers, unasked = trio.run(_ask_brokers, config, older_than_ms)
+    with waiting("Asking the leaders of all partitions"):
+        at_brokers, unasked = trio.run(_ask_brokers, config, older_than_ms)
     bootstrap = show_value(config.bootstrap_servers)
     found: dict[str, Any] = {
         "brokers": [row._asdict() | {"abort": row.abort_command(bootstrap)} for row in at_brokers],

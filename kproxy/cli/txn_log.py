@@ -5,11 +5,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import trio
 
+from kproxy.cli.output import waiting
 from kproxy.codec.protocol_struct import ProtocolStruct
 from kproxy.config import Config, ExitCode
 from kproxy.control.logging import configure_logging
@@ -92,8 +94,11 @@ def print_log(config: Config, only: RecordFilter, *, follow: bool, as_json: bool
         if follow:
             sys.stdout.flush()
 
+    # On a terminal the lines themselves are the progress.
+    progress = nullcontext() if follow or sys.stdout.isatty() else waiting("Reading the transaction log")
     try:
-        trio.run(_main, config, Printer(only, as_json, write), follow)
+        with progress:
+            trio.run(_main, config, Printer(only, as_json, write), follow)
         sys.stdout.flush()
     except* (_NobodyReads, BrokenPipeError):
         # What is left in the buffer has to go somewhere, else Python complains at its end.

@@ -1,19 +1,30 @@
 """Options that say where a running kproxy is found, for the commands that ask it something."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import click
 
-from kproxy.cli.output import json_flag, wide_flag
+from kproxy.cli.output import json_flag, waiting, wide_flag
 from kproxy.client import DEFAULT_SOCKET, ControlClient
 
+_Answer = TypeVar("_Answer")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 WHERE: Final = """\b
 Where kproxy is found:
   its Unix socket (control.socket), at --socket or /run/kproxy/control.sock
   its port (control.http), at --url or KPROXY_URL, with --token-file; https:// where it speaks TLS"""
+
+
+class PatientClient(ControlClient):
+    """A client that shows on a terminal that it waits."""
+
+    def _ask(
+        self, read: Callable[[Any], _Answer], method: str, target: str, body: Mapping[str, Any] | None = None
+    ) -> _Answer:
+        with waiting("Waiting for kproxy's answer"):
+            return super()._ask(read, method, target, body)
 
 
 def control_options(command: _Command) -> _Command:
@@ -53,7 +64,7 @@ def control_client(socket_path: str, url: str | None, token_file: str | None) ->
         url = f"http://{url}"
     try:
         # The socket asks for no token, so that one in the environment is left unread.
-        return ControlClient(socket_path, url=url, token_file=token_file if url else None)
+        return PatientClient(socket_path, url=url, token_file=token_file if url else None)
     except OSError as error:
         raise click.UsageError(f"cannot read --token-file {token_file}: {error.strerror}") from None
     except ValueError as error:

@@ -249,7 +249,7 @@ class SizeOptions(OptionGroup):
     request_max_bytes: int = option(
         4 * MIB,
         BYTES,
-        "The longest request of a client other than Produce, which kproxy decodes as a whole; a longer one "
+        "The longest request of a client other than Produce: kproxy decodes these as a whole. A longer one "
         "closes its connection. Raise it for requests with very many names, such as JoinGroup of huge groups. If "
         "not given, at most max.frame.bytes.",
         change=Change.NEW_CONNECTIONS,
@@ -283,7 +283,7 @@ class SizeOptions(OptionGroup):
         10_000,
         whole_number(1, 1_000_000, "connections"),
         "The most clients connected at the same time; kproxy closes further connections at once and counts them, "
-        "so that a reconnect storm leaves file descriptors.",
+        "so that file descriptors outlast a reconnect storm.",
         change=Change.RELOAD,
     )
     max_connections_per_ip: int = option(

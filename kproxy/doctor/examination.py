@@ -65,16 +65,16 @@ def worst(results: list[CheckResult]) -> Level:
     return next((level for level in (Level.FAIL, Level.WARN) if level in levels), Level.OK)
 
 
-def examine(config: Config) -> list[CheckResult]:
-    """All findings. StartupError if a file of TLS or of a login is bad."""
+def examine(config: Config) -> Examined:
+    """All that brokers and a running kproxy say. StartupError if a file of TLS or of a login is bad."""
     running = _running(config)
-    return trio.run(_examine, config, running)
-
-
-async def _examine(config: Config, running: Mapping[str, Any] | None) -> list[CheckResult]:
-    examined = await gather(config, open_networks(config, Stats()).own)
+    examined = trio.run(_examine, config)
     examined.running = running
-    return look(examined)
+    return examined
+
+
+async def _examine(config: Config) -> Examined:
+    return await gather(config, open_networks(config, Stats()).own)
 
 
 def _running(config: Config) -> Mapping[str, Any] | None:

@@ -27,14 +27,14 @@ class WebhookStats(CertificateStats):
         expected=("crowded", "disconnected", "late", "too_long"),
     )
     connections_refused: dict[str, int] = counters(
-        "Connections that were refused, or ended before their request was whole. evicted: the oldest that waited for "
-        "its client, since a newer one needed its place.",
+        "Connections that were refused, or ended before their request was whole. evicted: the oldest waiting "
+        "one, for a newer one.",
         "reason",
         name="webhook_connections_refused",
         expected=("accept", "evicted", "max_connections", "max_connections_per_ip", "slow_head"),
     )
     review_seconds: Durations = durations(
-        "Time from a request's head to its response, the transfer of its body included.", "webhook_review_seconds"
+        "Time from a request's head to its response, with the transfer of its body.", "webhook_review_seconds"
     )
 
     def refused(self, reason: str) -> None:

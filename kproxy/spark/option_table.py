@@ -71,7 +71,7 @@ SOURCE: Final = (
         "`true`",
         "`true`: deleted records or topics are an error; `false`: a warning in the log",
     ),
-    _option("includeHeaders", "`false`", "whether there is a column `headers`"),
+    _option("includeHeaders", "`false`", "a column `headers`"),
     _option(
         "isolation.level kafka.isolation.level",
         "`read_committed`",
@@ -89,7 +89,7 @@ SOURCE: Final = (
     _option(
         "kafkaConsumer.pollTimeoutMs",
         "120000",
-        "how long a task retries while leaders move or kproxy restarts",
+        "how long a task retries without progress while leaders move or kproxy restarts",
     ),
     _option("maxDecompressedBytes", "134217728", "the largest size of a batch after decompression"),
 )

@@ -150,7 +150,8 @@ class Collector:
         }
         if outcome not in _COMMITTED:
             span.attributes["kproxy.abort_reason"] = outcome
-            span.error = None if outcome == "client" else f"aborted: {outcome}"
+            if outcome != "client":
+                span.fail(outcome, f"aborted: {outcome}")
         self._append(span)
 
     def _context(self, trace_id: int | None) -> SpanContext:

@@ -232,3 +232,48 @@ def test_json_keeps_numbers_and_switches_and_shows_the_rest_as_text() -> None:
 
 def test_json_of_a_configuration_that_is_wrong() -> None:
     assert report(None, ["first", "second"]) == {"ok": False, "problems": ["first", "second"], "options": {}}
+
+
+@pytest.mark.parametrize("every", [[], ["--all"]])
+def test_a_first_file_is_accepted_and_has_the_defaults(tmp_path: Path, capsys: Out, every: list[str]) -> None:
+    path = tmp_path / "first.yaml"
+    assert main(["config", "init", *every, "-o", str(path)]) == ExitCode.OK
+    assert f"kproxy config check {path}" in capsys.readouterr().out
+    assert main(["config", "check", str(path)]) == ExitCode.OK
+    text = path.read_text(encoding="utf-8")
+    brokers = (Address("kafka-1", 9092), Address("kafka-2", 9092))
+    as_written = Config(bootstrap_servers=brokers)
+    assert load_with_sources({"config": str(path)}, {}).config == as_written
+    path.write_text(re.sub(r"^#([a-z.]+: )", r"\1", text, flags=re.MULTILINE), encoding="utf-8")
+    assert load_with_sources({"config": str(path)}, {}).config == as_written
+    names = set(re.findall(r"^#?([a-z.]+):", text, re.MULTILINE))
+    assert names == set(options(Config)) if every else len(names) > 20
+
+
+def test_a_first_file_explains_each_option(capsys: Out) -> None:
+    assert main(["config", "init", "-o", "-"]) == ExitCode.OK
+    text = capsys.readouterr().out
+    assert (
+        "# The most clients connected at the same time; kproxy closes further connections at once and counts them, so\n"
+        "# that a reconnect storm leaves file descriptors.\n"
+        "# Value: integer, 1 to 1000000 (connections). Default: 10000.\n"
+        "#max.connections: 10000\n"
+    ) in text
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_a_file_that_exists_is_written_over_by_force_alone(
+    tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("kproxy.yaml").write_text("log.level: debug\n")
+    assert main(["config", "init"]) == ExitCode.USAGE
+    assert (
+        "kproxy.yaml exists: choose another name with --output, or write over it with --force"
+        in capsys.readouterr().err
+    )
+    assert Path("kproxy.yaml").read_text() == "log.level: debug\n"
+    assert main(["config", "init", "--force"]) == ExitCode.OK
+    assert "bootstrap.servers:" in Path("kproxy.yaml").read_text()
+    assert main(["config", "init", "-o", "none/kproxy.yaml"]) == ExitCode.USAGE
+    assert "cannot write none/kproxy.yaml: No such file or directory" in capsys.readouterr().err

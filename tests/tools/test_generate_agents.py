@@ -3,7 +3,7 @@
 import pytest
 
 from tools import generate_agents
-from tools.generate_agents import BEGIN, END, drawn, table
+from tools.generate_agents import BEGIN, END, drawn, readme_drawn, short_table, table
 from verification.agents.results import Result, read
 
 
@@ -22,14 +22,23 @@ def test_a_program_without_copies_in_any_trial_through_kproxy_has_one_zero() -> 
     assert "| 50,000 | 12,550 | 0 | `flags(flow-control)` |" in row
 
 
+def test_the_short_table_has_a_program_with_fewer_lines_by_name_and_number() -> None:
+    rows = short_table(read()).splitlines()
+    assert "| rsyslog `omkafka` | 14,469 | 0 |" in rows
+    assert "| collectd `write_kafka`, 10,000 lines | 5,647 | 0 |" in rows
+    assert "| MirrorMaker 1 | refused by Kafka 4 | 0 |" in rows
+
+
 def test_a_program_that_can_not_run_without_kproxy_says_why() -> None:
     assert "| MirrorMaker 1 of Kafka 0.8.2.2 | 50,000 | refused by Kafka 4 |" in table(read())
 
 
 def test_the_page_needs_a_place_for_the_table_and_every_trial() -> None:
     assert drawn(f"a\n{BEGIN}\nold\n{END}\nb", read()).count("| kcat") == 1
-    with pytest.raises(ValueError, match="has no place"):
-        drawn("a", read())
+    assert readme_drawn(f"a\n{BEGIN}\nold\n{END}\nb", read()).count("| kcat") == 1
+    for draw in (drawn, readme_drawn):
+        with pytest.raises(ValueError, match="has no place"):
+            draw("a", read())
     with pytest.raises(ValueError, match="not run yet: rsyslog direct"):
         drawn(f"{BEGIN}\n{END}", {})
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 import trio
+from opentelemetry.semconv._incubating.attributes import messaging_attributes
+from opentelemetry.semconv.attributes import client_attributes, error_attributes, server_attributes
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kproxy.codec.messages import ApiKey, ErrorCode
@@ -55,6 +57,7 @@ class Scene:
         self.kept, self.stats = Kept(), ProcessStats()
         self.collector = Collector(self.kept, Limits(**given), self.stats, random.Random(1), lambda: 5)
         self.ctx = context({})
+        self.ctx.node_id = 1
 
     def request(self, traced: Traced | None = None, *, failed: bool = False, api_key: int = ApiKey.PRODUCE) -> None:
         slot = Slot(api_key, 9, 1, 1.5, 100, traced=traced, failed=failed)
@@ -79,7 +82,7 @@ async def test_a_request_becomes_a_span() -> None:
         )
     )
     (span,) = await scene.sent()
-    assert (span.name, span.start_ns, span.end_ns) == ("Produce", 1_500_000_000, 2_000_000_000)
+    assert (span.name, span.start_ns, span.end_ns) == ("send t", 1_500_000_000, 2_000_000_000)
     assert span.attributes["kproxy.partitions"] == ["t-0", "t-1"]
     assert span.attributes["messaging.destination.name"] == "t"
     assert "messaging.destination.partition.id" not in span.attributes
@@ -92,7 +95,62 @@ async def test_a_request_without_an_answer_is_an_error() -> None:
     scene.request(failed=True, api_key=ApiKey.METADATA)
     (span,) = await scene.sent()
     assert span.error is not None
+    assert span.name == "Metadata"
     assert "messaging.operation.type" not in span.attributes
+    assert span.attributes["error.type"] == "disconnected"
+
+
+async def test_names_are_those_of_opentelemetrys_conventions() -> None:
+    scene = Scene()
+    scene.request(Traced([PartitionData((b"t", 3), 0, 0)], errors=[ErrorCode.NOT_ENOUGH_REPLICAS]))
+    (span,) = await scene.sent()
+    own = {name for name in span.attributes if name.startswith("kproxy.")}
+    conventions = {
+        text
+        for module in (messaging_attributes, server_attributes, client_attributes, error_attributes)
+        for name, text in vars(module).items()
+        if name.isupper() and isinstance(text, str)
+    }
+    assert span.attributes.keys() - own <= conventions
+    broker = scene.ctx.services.cluster.brokers[1].address
+    assert {name: span.attributes[name] for name in span.attributes.keys() - own} == {
+        messaging_attributes.MESSAGING_SYSTEM: messaging_attributes.MessagingSystemValues.KAFKA.value,
+        messaging_attributes.MESSAGING_OPERATION_NAME: "send",
+        messaging_attributes.MESSAGING_OPERATION_TYPE: messaging_attributes.MessagingOperationTypeValues.SEND.value,
+        messaging_attributes.MESSAGING_CLIENT_ID: scene.ctx.client.client_id,
+        messaging_attributes.MESSAGING_DESTINATION_NAME: "t",
+        messaging_attributes.MESSAGING_DESTINATION_PARTITION_ID: "3",
+        client_attributes.CLIENT_ADDRESS: scene.ctx.client.host,
+        server_attributes.SERVER_ADDRESS: broker.host,
+        server_attributes.SERVER_PORT: broker.port,
+        error_attributes.ERROR_TYPE: "NOT_ENOUGH_REPLICAS",
+    }
+
+
+@pytest.mark.parametrize(
+    ("api_key", "name", "kind"),
+    [
+        (ApiKey.FETCH, "poll", "receive"),
+        (ApiKey.SHARE_FETCH, "poll", "receive"),
+        (ApiKey.OFFSET_COMMIT, "commit", "settle"),
+        (ApiKey.TXN_OFFSET_COMMIT, "commit", "settle"),
+        (ApiKey.SHARE_ACKNOWLEDGE, "acknowledge", "settle"),
+        (ApiKey.PRODUCE, "send", "send"),
+    ],
+)
+async def test_an_operation_without_one_topic_is_named_by_its_broker(api_key: int, name: str, kind: str) -> None:
+    scene = Scene()
+    scene.request(api_key=api_key)
+    scene.ctx.node_id = 99
+    scene.request(api_key=api_key)
+    known, unknown = await scene.sent()
+    assert known.name == f"{name} {scene.ctx.services.cluster.brokers[1].address}"
+    assert unknown.name == name, "Metadata has not named this broker"
+    for span in (known, unknown):
+        assert (span.attributes["messaging.operation.name"], span.attributes["messaging.operation.type"]) == (
+            name,
+            kind,
+        )
 
 
 @pytest.mark.parametrize(

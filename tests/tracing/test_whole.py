@@ -67,7 +67,7 @@ async def test_requests_and_transactions_reach_the_collector_with_the_context_of
                 running.process.send_signal(signal.SIGTERM)
                 assert await running.process.wait() == 0  # what was not sent by then is sent on the way out
     assert stub.resources[0]["service.name"] == "gateway"
-    traced, *in_transactions = stub.named("Produce")
+    traced, *in_transactions = stub.named("send t")
     told = attributes(traced)
     assert (traced.trace_id.hex(), traced.parent_span_id.hex()) == (TRACE, SPAN)
     assert told["messaging.destination.name"] == "t"

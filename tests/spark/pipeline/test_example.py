@@ -15,6 +15,7 @@ import confluent_kafka
 import pytest
 from pyarrow import dataset
 
+from kproxy.testing.cluster_client import ClusterClient
 from kproxy.testing.kafka import RealKafka
 from kproxy.testing.spark_home import spark_environment
 from tests.interop.proxy import KproxyProcess
@@ -42,6 +43,9 @@ def environ(kafka: RealKafka, spark_home: Path, tmp_path: Path) -> Iterator[Mapp
             **spark_environment(spark_home),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
+        with ClusterClient(kproxy.bootstrap) as client:
+            for topic in (found["ORDERS_OUT"], found["TOTALS_OUT"]):
+                client.create_topic(topic, 1)
         yield os.environ | found
 
 
