@@ -1,4 +1,4 @@
-"""Who makes the members of a world: one maker for all of them."""
+"""The maker of the members of a world: one for all of them."""
 
 from kproxy.txn.procedures.members import MakersByRule, MemberMaker
 

@@ -32,7 +32,8 @@ def _explained(error: TxnError, slot: str, transactional_id: str) -> TxnError:
     if error.error_code is not ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         return error
     grant = "grant kproxy's principal Write and Describe on transactional ids that begin with kproxy-member-"
-    why = f"the brokers refuse {slot}: {grant}, or let kproxy decide: transactions.home {transactional_id}=kproxy,*=auto"
+    instead = f"or let kproxy decide: transactions.home {transactional_id}=kproxy,*=auto"
+    why = f"the brokers refuse {slot}: {grant}, {instead}"
     return TxnError(error.error_code, why)
 
 
