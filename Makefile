@@ -129,7 +129,7 @@ image: $(STAMP)  ## the image of deploy/Dockerfile, without a daemon, and proof 
 	$(BIN)/python -m tools.image
 
 release-rehearsal: $(STAMP) ## every step of a release but its uploads, with seconds (root, Debian; ARGS="package install")
-	$(BIN)/python -m tools.release $(ARGS)
+	@$(BIN)/python -m tools.release $(ARGS)
 
 lock: $(STAMP)   ## the image's dependencies, the newest that fit
 	$(BIN)/python -m tools.generate_lock --upgrade

@@ -16,7 +16,7 @@ _SCHEMA_VERSION = 39
 _COLUMNS = 24
 _WIDTH, _HEIGHT, _FIGURE_HEIGHT = 8, 8, 4
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-_INSTANCES = 'job=~"$job", instance=~"$instance"'
+_INSTANCES = 'namespace=~"$namespace", job=~"$job", instance=~"$instance"'
 
 
 def render() -> str:
@@ -54,12 +54,14 @@ def _variables() -> list[dict[str, Any]]:
     source = {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}
     return [
         source,
-        _variable("job", "Job", "kproxy_build_info"),
-        _variable("instance", "Instance", 'kproxy_build_info{job=~"$job"}'),
+        # Outside Kubernetes no series has the label; of all namespaces such series are shown, too.
+        _variable("namespace", "Namespace", "kproxy_build_info", every=".*"),
+        _variable("job", "Job", 'kproxy_build_info{namespace=~"$namespace"}'),
+        _variable("instance", "Instance", 'kproxy_build_info{namespace=~"$namespace", job=~"$job"}'),
     ]
 
 
-def _variable(name: str, label: str, metric: str) -> dict[str, Any]:
+def _variable(name: str, label: str, metric: str, every: str = ".+") -> dict[str, Any]:
     query = f"label_values({metric}, {name})"
     return {
         "name": name,
@@ -72,7 +74,7 @@ def _variable(name: str, label: str, metric: str) -> dict[str, Any]:
         "sort": 1,
         "multi": True,
         "includeAll": True,
-        "allValue": ".+",
+        "allValue": every,
         "current": {"text": "All", "value": "$__all"},
     }
 

@@ -6,7 +6,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 from kproxy.control.json_schema import Schema, an_object, list_of
 from kproxy.proxy import facts
 
-_MOMENTS: Final = ("announced_ms", "at_ms", "connected_ms", "now_ms", "since_ms", "started_ms")
+_MOMENTS: Final = ("announced_ms", "at_ms", "connected_ms", "last_seen_ms", "now_ms", "since_ms", "started_ms")
 _PLAIN: Final[dict[Any, Schema]] = {
     str: {"type": "string"},
     bool: {"type": "boolean"},
@@ -20,8 +20,10 @@ _PARTS: Final[dict[Any, Schema]] = {}
 
 def _field(name: str, hint: Any) -> Schema:
     if name.endswith("_ms") and float not in get_args(hint):
-        moment = {"type": "integer", "description": "ms since 1970."}
-        return moment if name in _MOMENTS else {**_PLAIN[int], "description": "ms."}
+        if name not in _MOMENTS:
+            return {**_PLAIN[int], "description": "ms."}
+        kind: Any = ["integer", "null"] if NoneType in get_args(hint) else "integer"
+        return {"type": kind, "description": "ms since 1970."}
     if get_origin(hint) is list:
         return list_of(_field("", get_args(hint)[0]))
     if NoneType in get_args(hint):
@@ -47,7 +49,7 @@ _PARTS[facts.TransactionsFact] = _schema(
     facts.TransactionsFact,
     "Transactions that kproxy decides; commits, aborts and losses of records of the transaction log since the start.",
 )
-_LATENCY: Final = "Of Produce requests in these minutes, ms: the upper bound of a histogram's bucket."
+_LATENCY: Final = "Of Produce requests in these minutes, ms: estimated within a bucket, as by histogram_quantile."
 _PARTS[facts.History] = _schema(
     facts.History,
     "The last minutes, oldest first, one figure for each interval.",
@@ -59,6 +61,14 @@ _PARTS[facts.LegacyClient] = _schema(
     "A client that Kafka 4 would refuse, whether it is still connected or not.",
     requests="In versions that Kafka 4 removed, since the start.",
     removed='What it used of them, as "Produce v2".',
+    connections="Open now; 0: the client has left.",
+    last_seen_ms="Of its last request in such a version, to about 2 s, ms since 1970; 0: not known.",
+)
+_PARTS[facts.Trouble] = _schema(
+    facts.Trouble,
+    "Something that is wrong now.",
+    detail="The reason, and what comes next; may be empty.",
+    severe="Clients are hindered now; otherwise a warning.",
 )
 
 _PARTS[facts.InstanceFact] = _schema(
@@ -88,6 +98,9 @@ STATUS: Final = _schema(
     facts.Status,
     "The whole in short.",
     ready="Whether clients are served; if not, reasons says why.",
+    troubles="What is wrong now; what hinders clients comes first.",
+    brokers_up="Brokers that answer.",
+    brokers_known="Brokers that were ever named.",
     lanes="Producer ids in use.",
     in_flight="Stamped batches in flight.",
     in_doubt="Batches whose clients may not have received the response.",
@@ -99,7 +112,7 @@ STATUS: Final = _schema(
     connections_refused="By reason, since the start.",
     broker_errors="By kind, since the start.",
     recent_errors="The newest of each client.",
-    legacy_clients="At most 100, the busiest.",
+    legacy_clients="At most 100: the busiest that are connected, then those that left last.",
     legacy_total="Clients that Kafka 4 would refuse, since the start.",
 )
 _CLIENT: Final = _schema(

@@ -1,8 +1,9 @@
 """The state of one running kproxy: read on request, and sampled for rates."""
 
+from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
@@ -14,6 +15,7 @@ from kproxy.net.brokers.cluster import LOOK_SECONDS, Cluster
 from kproxy.net.connection import Connection
 from kproxy.net.sampler import INTERVAL_SECONDS, Sampler
 from kproxy.net.server import Server
+from kproxy.proxy.api_stats import legacy_label
 from kproxy.proxy.context import Fault
 from kproxy.proxy.facts import (
     MOST_ROWS,
@@ -35,6 +37,7 @@ from kproxy.proxy.facts import (
 from kproxy.proxy.last_faults import ClientOrigin
 from kproxy.proxy.routing import Broker
 from kproxy.proxy.stats import Stats
+from kproxy.proxy.troubles import DownBroker, troubles
 
 if TYPE_CHECKING:
     from kproxy.net.fleet_log import FleetLog
@@ -59,8 +62,12 @@ class Facts:
     async def run(self) -> None:
         """Samples, for ever."""
         while True:
-            self._sampler.sample(self._server.connections, trio.current_time())
+            self.sample()
             await trio.sleep(INTERVAL_SECONDS)
+
+    def sample(self) -> None:
+        """Samples once."""
+        self._sampler.sample(self._server.connections, trio.current_time())
 
     def _now_ms(self) -> int:
         return int(self._cluster.network.wall() * 1000)
@@ -69,6 +76,7 @@ class Facts:
         """The whole in short."""
         config, stats = self._config, self._stats
         now = self._cluster.network.wall()
+        down = self._all_down()
         return Status(
             instance_id=config.instance_id,
             version=__version__,
@@ -76,12 +84,13 @@ class Facts:
             now_ms=int(now * 1000),
             ready=stats.upstream.ready,
             reasons=not_ready_reasons(stats.upstream),
+            troubles=troubles(stats, down, self._sampler.refused(), now),
             listen=str(config.listen),
             bootstrap_servers=show(config.bootstrap_servers),
             connections=stats.clients.connections_open,
             max_connections=stats.clients.connections_limit,
             connections_total=sum(stats.clients.connections_accepted.values()),
-            brokers_up=stats.upstream.brokers,
+            brokers_up=len(self._cluster.map.brokers) - len(down),
             brokers_known=len(self._cluster.map.brokers),
             lanes=stats.produce.producer_ids_active,
             in_flight=stats.produce.sends_in_flight,
@@ -132,15 +141,26 @@ class Facts:
         return [ClientError(*whose, fault.reason, int(fault.at * 1000)) for whose, fault in newest]
 
     def _legacy_clients(self) -> list[LegacyClient]:
-        """Those that sent requests which Kafka 4 refuses, the busiest first."""
-        used: dict[tuple[str, str], dict[tuple[int, int], int]] = {}
-        for (api_key, version, client_id, software), count in self._stats.apis.legacy_requests.items():
-            used.setdefault((client_id, software), {})[api_key, version] = count
+        """Those that sent requests which Kafka 4 refuses: the busiest that are connected, then those that left last."""
+        apis, now = self._stats.apis, trio.current_time()
+        used: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        for api_key, version, client_id, software in apis.legacy_requests:
+            used.setdefault((client_id, software), []).append((api_key, version))
+        connected = Counter(
+            legacy_label(each.session.client.client_id, each.session.client.software)
+            for each in self._server.connections
+        )
         found = [
-            LegacyClient(*who, sum(counts.values()), [f"{api_name(key)} v{version}" for key, version in sorted(counts)])
-            for who, counts in used.items()
+            LegacyClient(
+                *who,
+                requests=count,
+                removed=[f"{api_name(key)} v{version}" for key, version in sorted(used[who])],
+                connections=connected[who],
+                last_seen_ms=int((self._sampler.last_legacy(who, count, now) + self._wall) * 1000),
+            )
+            for who, count in apis.legacy_counts().items()
         ]
-        return sorted(found, key=lambda row: (-row.requests, row.client_id))
+        return sorted(found, key=_legacy_order)
 
     # -- clients
 
@@ -251,6 +271,13 @@ class Facts:
         ]
         return Rows(len(self._cluster.map.brokers), rows)
 
+    def _all_down(self) -> list[DownBroker]:
+        rows = [
+            (node_id, str(broker.address), self._down(broker))
+            for node_id, broker in sorted(self._cluster.map.brokers.items())
+        ]
+        return [DownBroker(node_id, address, down) for node_id, address, down in rows if down is not None]
+
     def _down(self, broker: Broker) -> BrokerDown | None:
         """The reason why a broker is down: it does not answer, or the others name it no more. None if it is up."""
         silence, outage = self._cluster.contacts.silence(broker.address), self._stats.upstream.outage
@@ -269,6 +296,10 @@ class Facts:
         silence = self._cluster.contacts.silence(broker.address)
         errors = [*filter(None, [broker.last_error]), *([] if silence is None else [(silence.error, silence.at)])]
         return max((Failure(reason, int(at * 1000)) for reason, at in errors), key=lambda row: row.at_ms, default=None)
+
+
+def _legacy_order(row: LegacyClient) -> tuple[Any, ...]:
+    return not row.connections, -row.requests if row.connections else -row.last_seen_ms, row.client_id
 
 
 def _lane(identity: Identity, in_doubt: int) -> LaneFact:

@@ -1,7 +1,7 @@
 """Rates: counters of the process and of each connection, looked at every two seconds."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from itertools import zip_longest
 from typing import Final, TypeAlias
 
@@ -14,6 +14,8 @@ from kproxy.proxy.stats import Stats
 INTERVAL_SECONDS: Final = 2.0
 #: Three minutes of history.
 _MOST_SAMPLES: Final = 90
+#: One minute of refusals.
+_REFUSED_SAMPLES: Final = 30
 _NOTHING: Final = Traffic()
 #: Bytes in, bytes out, requests answered.
 _Counters: TypeAlias = tuple[int, int, int]
@@ -37,6 +39,9 @@ class Sampler:
         self._history: deque[Traffic] = deque(maxlen=_MOST_SAMPLES)
         #: How many Produce requests took how long until then, by bucket.
         self._produced: deque[list[int]] = deque(maxlen=_MOST_SAMPLES)
+        self._refused: deque[Mapping[str, int]] = deque([{}], maxlen=_REFUSED_SAMPLES)
+        #: Of each legacy client, its requests at the last sample, and when they were one more than before.
+        self._legacy: dict[Hashable, tuple[int, float]] = {}
 
     def sample(self, connections: Iterable[Connection], now: float) -> None:
         """Samples all counters at ``now`` (seconds)."""
@@ -48,6 +53,19 @@ class Sampler:
             self._history.append(_rate(totals, self._totals, self._passed))
         self._at, self._totals = now, totals
         self._produced.append(self._read_produced())
+        self._refused.append(dict(self._stats.clients.connections_refused))
+        for client, count in self._stats.apis.legacy_counts().items():
+            self._legacy[client] = count, self.last_legacy(client, count, now)
+
+    def last_legacy(self, client: Hashable, count: int, now: float) -> float:
+        """When a client that has sent ``count`` legacy requests until ``now`` sent the last of them, to an interval."""
+        known, at = self._legacy.get(client, (0, now))
+        return at if known == count else now
+
+    def refused(self) -> dict[str, int]:
+        """Connections of clients that were refused in the last minute, by reason."""
+        first, last = self._refused[0], self._stats.clients.connections_refused
+        return {reason: count - first.get(reason, 0) for reason, count in last.items() if count > first.get(reason, 0)}
 
     def _read_produced(self) -> list[int]:
         versions = [stat.buckets for (key, _), stat in self._stats.apis.requests.items() if key == ApiKey.PRODUCE]

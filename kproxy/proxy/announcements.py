@@ -1,6 +1,6 @@
 """How an instance announces itself to the others of its fleet: entries of the compacted topic ``__kproxy_fleet``."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kproxy.codec._generated.fleet_announcement import FleetAnnouncement, FleetAnnouncementLegacyClient
@@ -8,6 +8,7 @@ from kproxy.codec._generated.fleet_announcement_key import FleetAnnouncementKey
 from kproxy.codec.stored import decode_stored, encode_stored
 from kproxy.errors import RemoteProtocolError
 from kproxy.proxy.facts import LegacyClient, Status
+from kproxy.proxy.troubles import trouble_text
 
 #: Of one entry; what is longer was not written by kproxy.
 MOST_BYTES: Final = 8192
@@ -18,7 +19,6 @@ _MOST_REMOVED: Final = 10
 _MOST_PROBLEMS: Final = 8
 _LONGEST_TEXT: Final = 250
 _VERSION: Final = 0
-_STALLED_MS: Final = 60_000
 
 
 class Announcement(NamedTuple):
@@ -53,22 +53,10 @@ def announcement_of(status: Status, *, host: str, listen: str, http: str, interv
         started_ms=status.started_ms,
         interval_ms=interval_ms,
         connections=status.connections,
-        problems=list(_problems(status)),
+        problems=[trouble_text(trouble) for trouble in status.troubles],
         legacy_total=status.legacy_total,
         legacy_clients=status.legacy_clients,
     )
-
-
-def _problems(status: Status) -> Iterator[str]:
-    yield from status.reasons
-    if status.unacknowledged_ms > _STALLED_MS:
-        yield f"a batch has had no outcome for {status.unacknowledged_ms // 1000} s"
-    if status.connections >= status.max_connections > 0:
-        yield f"max.connections = {status.max_connections} is reached"
-    if status.transactions.log_losses:
-        yield f"{status.transactions.log_losses} losses of records of the transaction log"
-    if status.transactions.unknown_producer_ids:
-        yield f"{status.transactions.unknown_producer_ids} producer ids that the transaction log does not know"
 
 
 def encode_key(instance_id: str) -> bytes:

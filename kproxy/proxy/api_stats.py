@@ -41,7 +41,7 @@ class ApiStats:
 
     def observe_legacy(self, api_key: int, api_version: int, client_id: str | None, software: str) -> None:
         """Count one request in a removed version; clients beyond the limit are counted as one."""
-        client = ((client_id or "")[:_LABEL_LIMIT], software[:_LABEL_LIMIT])
+        client = legacy_label(client_id, software)
         if client not in self._legacy_clients:
             if len(self._legacy_clients) < self.legacy_clients_max:
                 self._legacy_clients.add(client)
@@ -49,3 +49,16 @@ class ApiStats:
                 client = (OTHER_CLIENTS, OTHER_CLIENTS)
         key = (api_key, api_version, *client)
         self.legacy_requests[key] = self.legacy_requests.get(key, 0) + 1
+
+    def legacy_counts(self) -> dict[tuple[str, str], int]:
+        """Requests in removed versions by client.id and client software."""
+        counts: dict[tuple[str, str], int] = {}
+        for (_, _, *client), count in self.legacy_requests.items():
+            label = client[0], client[1]
+            counts[label] = counts.get(label, 0) + count
+        return counts
+
+
+def legacy_label(client_id: str | None, software: str) -> tuple[str, str]:
+    """The client.id and the software by which a client is counted."""
+    return (client_id or "")[:_LABEL_LIMIT], software[:_LABEL_LIMIT]

@@ -32,16 +32,21 @@ class Durations:
 
 
 def quantile_ms(buckets: Sequence[int], share: float) -> float | None:
-    """Return the bound below which ``share`` of the durations are, in ms; None if there are none.
+    """Estimate the time below which ``share`` of the durations are, in ms; None if there are none.
 
-    It is the upper bound of a bucket; of the last one, which has none, the lower bound.
+    As Prometheus' histogram_quantile does: the durations of a bucket are taken to be spread evenly over it. In the last
+    bucket, which has no upper bound, the estimate is its lower bound.
     """
     total = sum(buckets)
     if not total:
         return None
-    at = bisect_left(list(accumulate(buckets)), share * total)
-    bound = LATENCY_BUCKETS[at]
-    return 1000 * (LATENCY_BUCKETS[at - 1] if isinf(bound) else bound)
+    counts = list(accumulate(buckets))
+    at = bisect_left(counts, share * total)
+    upper, lower = LATENCY_BUCKETS[at], LATENCY_BUCKETS[at - 1] if at else 0.0
+    if isinf(upper):
+        return 1000 * lower
+    within = (share * total - (counts[at] - buckets[at])) / buckets[at]
+    return round(1000 * (lower + (upper - lower) * within), 3)
 
 
 @dataclass(slots=True)

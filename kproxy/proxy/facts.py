@@ -141,6 +141,22 @@ class LegacyClient(NamedTuple):
     requests: int
     #: What it used of them, as "Produce v2".
     removed: list[str]
+    #: Open now; 0: it has left.
+    connections: int = 0
+    #: Of its last request of this kind, to about two seconds; 0: not known.
+    last_seen_ms: int = 0
+
+
+class Trouble(NamedTuple):
+    """Something that is wrong now."""
+
+    what: str
+    #: None: not known.
+    since_ms: int | None
+    #: The reason, and what kproxy does or the operator can do next; may be empty.
+    detail: str
+    #: Clients are hindered now; otherwise a warning.
+    severe: bool
 
 
 class History(NamedTuple):
@@ -150,7 +166,8 @@ class History(NamedTuple):
     bytes_in: list[float]
     bytes_out: list[float]
     requests: list[float]
-    #: Median and 99th percentile of Produce over the whole time, ms; None if there was none.
+    #: Median and 99th percentile of Produce over the whole time, ms, estimated within a bucket of the histogram; None
+    #: if there was none.
     produce_p50_ms: float | None
     produce_p99_ms: float | None
 
@@ -164,6 +181,8 @@ class Status(NamedTuple):
     now_ms: int
     ready: bool
     reasons: list[str]
+    #: What is wrong now; what hinders clients comes first.
+    troubles: list[Trouble]
     listen: str
     bootstrap_servers: str
     connections: int

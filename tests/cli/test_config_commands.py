@@ -253,12 +253,11 @@ def test_a_first_file_is_accepted_and_has_the_defaults(tmp_path: Path, capsys: O
 def test_a_first_file_explains_each_option(capsys: Out) -> None:
     assert main(["config", "init", "-o", "-"]) == ExitCode.OK
     text = capsys.readouterr().out
-    assert (
-        "# The most clients connected at the same time; kproxy closes further connections at once and counts them, so\n"
-        "# that a reconnect storm leaves file descriptors.\n"
-        "# Value: integer, 1 to 1000000 (connections). Default: 10000.\n"
-        "#max.connections: 10000\n"
-    ) in text
+    entry = options(Config)["max.connections"]
+    about, value, setting = text.partition(f"# {entry.reason[:40]}")[2].split("\n\n")[0].rsplit("\n", 2)
+    assert "." in about, "its first sentence"
+    assert value == "# Value: integer, 1 to 1000000 (connections). Default: 10000."
+    assert setting == "#max.connections: 10000"
     assert max(map(len, text.splitlines())) <= 120
 
 

@@ -59,6 +59,7 @@ STATUS = Status(
     now_ms=NOW_MS,
     ready=True,
     reasons=[],
+    troubles=[],
     listen="127.0.0.1:19092",
     bootstrap_servers="kafka-1:9092",
     connections=42,
@@ -81,7 +82,7 @@ STATUS = Status(
     connections_refused={"max_connections": 1},
     broker_errors={"connect": 2},
     recent_errors=[ClientError("billing", "10.0.0.7", *ERROR)],
-    legacy_clients=[LegacyClient("billing", "librdkafka", 12_000, ["Produce v2", "Fetch v3"])],
+    legacy_clients=[LegacyClient("billing", "librdkafka", 12_000, ["Produce v2", "Fetch v3"], 3, NOW_MS)],
     legacy_total=1,
     history=History(2000, [1e6, 2e6, 2.5e6], [5e3, 7e3, 8e3], [100.0, 200.0, 240.0], 2.5, 25.0),
 )

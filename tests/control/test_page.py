@@ -22,10 +22,10 @@ from starlette.routing import Route
 from kproxy.config import Address, Config
 from kproxy.control.listeners import serve_http
 from kproxy.control.serving import bind_tcp, serve_app
-from kproxy.proxy.facts import LegacyClient, Traffic
+from kproxy.proxy.facts import LegacyClient, Traffic, Trouble
 from kproxy.proxy.stats import Stats
 from kproxy.txn.described import OwnerId
-from tests.control.fake_facts import CLIENT, STATUS, FakeFacts
+from tests.control.fake_facts import CLIENT, INSTANCE, NOW_MS, STATUS, FakeFacts
 from tests.control.fake_transactions import FakeTransactions
 from tests.support.browser import FOREIGN_NAME, PATIENCE_SECONDS, chromium
 
@@ -123,13 +123,18 @@ async def test_people_see_what_runs(tmp_path: Path, browser: Chrome) -> None:
         until(browser, lambda: "kproxy-loader" in text(browser, "transactions"))
         assert text(browser, "requests") == "240/s"
         assert text(browser, "bytes-in") == "2.5 MB/s"
-        assert (text(browser, "in-doubt"), text(browser, "open")) == ("9", "1")
+        assert text(browser, "requests-line") == "max 240/s\n0\n3 min ago\nnow"
+        assert text(browser, "bytes-in-line") == "max 2.5 MB/s\n0\n3 min ago\nnow"
+        assert (text(browser, "latency"), text(browser, "latency-note")) == ("25 ms", "p50 2.5 ms, last 3 min")
+        assert text(browser, "in-doubt") == "9 batches"
         for words in ("billing", "librdkafka 2.8.0", "Produce v2, Metadata v1", "Produce: NOT_ENOUGH_REPLICAS"):
             assert words in text(browser, "clients")
         assert "4611686018427389904" in text(browser, "lanes")
         assert "given up" in text(browser, "lanes")
         assert "kafka-1:9092 up 4.1 a 19093" in text(browser, "brokers")
-        assert "cannot connect to kafka-2:9092: Connection refused; tried again every 2 s" in text(browser, "brokers")
+        assert "(1 min 30 s): cannot connect to kafka-2:9092: Connection refused; tried again every 2 s" in text(
+            browser, "brokers"
+        )
         until(browser, lambda: "2 instances, 1 in trouble, 1 older than 0.2.0." in text(browser, "fleet-note"))
         assert "box-2 no broker has been reached yet 0.2.0 node-8" in text(browser, "fleet")
         assert browser.find_elements(By.CSS_SELECTOR, "#requests-line polyline[points]")
@@ -143,13 +148,92 @@ async def test_people_see_what_runs(tmp_path: Path, browser: Chrome) -> None:
     assert complaints(browser) == []
 
 
-async def test_clients_that_kafka_4_refuses_are_seen_first(tmp_path: Path, browser: Chrome) -> None:
+def sections(browser: Chrome) -> list[str]:
+    """What the page has, from its top."""
+    found = browser.find_elements(By.CSS_SELECTOR, "main section")
+    return [str(each.get_attribute("aria-labelledby")) for each in found]
+
+
+def red(browser: Chrome) -> list[str]:
+    """The texts that are shown in the colour of what is wrong."""
+    return list(
+        browser.execute_script(
+            "const bad = getComputedStyle(document.getElementById('silent')).color;"
+            "return [...document.querySelectorAll('main *, #state')].filter((each) => each.offsetParent &&"
+            " !each.childElementCount && each.textContent && getComputedStyle(each).color === bad)"
+            ".map((each) => each.textContent)"
+        )
+    )
+
+
+async def test_health_comes_first_then_what_kproxy_did_and_nothing_that_works_is_red(
+    tmp_path: Path, browser: Chrome
+) -> None:
+    def work(page: Served) -> None:
+        until(browser, lambda: text(browser, "health-title") == "Nothing is wrong")
+        assert sections(browser)[:4] == ["health-title", "did-title", "now-title", "legacy-title"]
+        assert text(browser, "health-note").startswith("1 of 2 brokers answer; the oldest batch")
+        assert text(browser, "health-note").endswith(" without an outcome waits for 140 ms")
+        assert (text(browser, "matched"), text(browser, "lost")) == ("77", "9")
+        assert text(browser, "matched-note") == "records that clients sent again, 7 of them without an equal timestamp"
+        assert text(browser, "commits") == "11 committed"
+        assert text(browser, "commits-note") == "4 aborted; 1 open, 2 prepared"
+        sizes = browser.execute_script(
+            "return [...document.querySelectorAll('.figure')]"
+            ".map((each) => parseFloat(getComputedStyle(each).fontSize))"
+        )
+        assert sizes[0] > max(sizes[1:])
+        page.facts.the_status = STATUS._replace(lost_records=0)
+        page.facts.the_brokers = page.facts.the_brokers[:1]
+        page.facts.the_fleet = page.facts.the_fleet._replace(instances=[INSTANCE])  # type: ignore[union-attr]
+        browser.refresh()
+        until(browser, lambda: "kafka-1" in text(browser, "brokers") and "box-1" in text(browser, "fleet"))
+        assert red(browser) == []
+
+    await with_page(tmp_path, browser, work)
+
+
+async def test_an_outage_is_the_loudest(tmp_path: Path, browser: Chrome) -> None:
+    what = [
+        Trouble("no broker answers", NOW_MS - 45_000, "kafka-1:9092: Connection refused; tried again every 2 s", True),
+        Trouble("connections of clients were refused in the last minute", None, "max_connections 3", False),
+    ]
+
+    def work(page: Served) -> None:
+        page.facts.the_status = STATUS._replace(ready=False, reasons=["no broker answers"], troubles=what)
+        until(browser, lambda: text(browser, "health-title").startswith("No broker answers since "))
+        assert text(browser, "health-title").endswith(" (45 s)")
+        assert text(browser, "troubles").splitlines() == [
+            "kafka-1:9092: Connection refused; tried again every 2 s",
+            "connections of clients were refused in the last minute",
+            "max_connections 3",
+        ]
+        assert text(browser, "state") == "not ready"
+        assert browser.find_element(By.ID, "health").get_attribute("class") == "bad"
+        page.facts.the_status = STATUS._replace(ready=False, reasons=["no broker answers"], troubles=[what[0]] * 2)
+        until(browser, lambda: text(browser, "health-title") == "2 things are wrong now")
+        assert text(browser, "troubles").count("no broker answers since ") == 2
+        page.facts.the_status = STATUS._replace(troubles=what[1:])
+        until(browser, lambda: text(browser, "health-title") == "Serving, with a warning")
+        assert browser.find_element(By.ID, "health").get_attribute("class") == "care"
+
+    await with_page(tmp_path, browser, work)
+
+
+async def test_clients_that_kafka_4_refuses_are_listed_and_those_that_left_come_last(
+    tmp_path: Path, browser: Chrome
+) -> None:
     def work(page: Served) -> None:
         assert text(browser, "legacy-count") == "1 client"
-        assert "billing librdkafka Produce v2, Fetch v3 12,000" in text(browser, "legacy")
+        assert text(browser, "legacy-note") == "Kafka 4 would refuse it; 1 connected, 0 left"
+        assert "billing now Produce v2, Fetch v3 librdkafka 12,000 3" in text(browser, "legacy")
         assert "refuses it" in text(browser, "clients")
-        first = browser.find_element(By.CSS_SELECTOR, "#tiles article")
-        assert first.get_attribute("id") == "legacy-tile"
+        left = LegacyClient("shelf-scanner", "", 310, ["Produce v0"], 0, NOW_MS - 7_500_000)
+        both = [*STATUS.legacy_clients, left]
+        page.facts.the_status = STATUS._replace(legacy_clients=both, legacy_total=2)
+        until(browser, lambda: text(browser, "legacy-note") == "Kafka 4 would refuse them; 1 connected, 1 left")
+        assert rows_of(browser, "legacy") == ["billing", "shelf-scanner"]
+        assert "shelf-scanner 2 h 5 min ago, has left Produce v0 not reported 310 0" in text(browser, "legacy")
         page.facts.the_status = STATUS._replace(legacy_clients=[], legacy_total=0)
         until(browser, lambda: text(browser, "legacy-count") == "no client")
         assert not browser.find_element(By.ID, "legacy").is_displayed()
@@ -208,7 +292,7 @@ async def test_nothing_is_squeezed(tmp_path: Path, browser: Chrome, width: int, 
             until(browser, lambda: "kproxy-loader" in text(browser, "transactions"))
             assert browser.execute_script("return document.documentElement.scrollWidth") <= width
             assert not browser.execute_script(
-                "return [...document.querySelectorAll('h2, .figure, .note, .pill')]"
+                "return [...document.querySelectorAll('h2, h3, .figure, .note, .pill, #health li, figure')]"
                 ".filter((each) => each.offsetParent && each.scrollWidth > each.clientWidth + 1)"
                 ".map((each) => each.textContent)"
             )
@@ -228,13 +312,49 @@ async def test_nothing_is_squeezed(tmp_path: Path, browser: Chrome, width: int, 
             CLIENT._replace(client_id="payments", software_name="", software_version="",
                             versions={"Produce": 9, "Metadata": 8}, host="10.0.0.12", connections=1, last_error=None),
         ]  # fmt: skip
-        clients = [LegacyClient("billing", "librdkafka", 12_000, ["Produce v2", "Fetch v3"]),
-                   LegacyClient("shelf-scanner", "", 310, ["Produce v0"])]  # fmt: skip
+        clients = [LegacyClient("billing", "librdkafka", 12_000, ["Produce v2", "Fetch v3"], 3, NOW_MS),
+                   LegacyClient("shelf-scanner", "", 310, ["Produce v0"], 0, NOW_MS - 7_500_000)]  # fmt: skip
         wave = [round(180 + 60 * math.sin(at / 7) + 15 * math.sin(at)) for at in range(90)]
         history = STATUS.history._replace(
             requests=wave, bytes_in=[1e4 * each for each in wave], bytes_out=[40.0 * each for each in wave]
         )
-        page.facts.the_status = STATUS._replace(legacy_clients=clients, legacy_total=2, history=history)
+        page.facts.the_status = STATUS._replace(
+            legacy_clients=clients, legacy_total=2, history=history, lost_records=0, brokers_up=2
+        )
+        page.facts.the_brokers = page.facts.the_brokers[:1]
+        await on_page(page, browser, work)
+
+
+@pytest.mark.parametrize("width", [500, 1280])
+async def test_fifty_clients_and_long_errors_fit(tmp_path: Path, browser: Chrome, width: int) -> None:
+    """No row is higher than four lines, no table pushes the next one out of sight, and nothing overflows."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+
+    def work(_: Served) -> None:
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        try:
+            until(browser, lambda: len(rows_of(browser, "clients")) == 50)
+            assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+            heights = browser.execute_script(
+                "return [...document.querySelectorAll('tbody tr')].map((each) => each.offsetHeight)"
+            )
+            assert max(heights) < 110
+            blank = browser.execute_script(
+                "return [...document.querySelectorAll('article')].filter((each) => each.offsetParent).map((each) =>"
+                " each.getBoundingClientRect().bottom - each.lastElementChild.getBoundingClientRect().bottom)"
+            )
+            assert max(blank) < 60
+            assert browser.execute_script("return document.getElementById('clients').parentNode.offsetHeight") < 500
+        finally:
+            browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+    async with served(tmp_path) as page:
+        versions = {"Produce": 9, "Metadata": 8, "Fetch": 11, "FindCoordinator": 2, "InitProducerId": 4, "EndTxn": 1}
+        page.facts.the_clients = [CLIENT._replace(client_id=f"c-{each}", versions=versions) for each in range(50)]
+        detail = "; ".join(f"cannot connect to {'broker' * 9}-{each}.example:9092: timed out" for each in range(3))
+        outage = Trouble("no broker answers", NOW_MS - 45_000, detail, True)
+        legacy = [LegacyClient(f"old-{each}", "", 9, ["Produce v2"]) for each in range(50)]
+        page.facts.the_status = STATUS._replace(troubles=[outage] * 2, legacy_clients=legacy, legacy_total=50)
         await on_page(page, browser, work)
 
 

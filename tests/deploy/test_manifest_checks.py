@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.support.charts import BROKERS, render
 from tests.support.manifest_checks import faults
-from tests.support.manifests import Manifest, documents, only, validate
+from tests.support.manifests import RELEASES, Manifest, configuration, documents, only, validate
 
 SIDECAR = Path(__file__).parents[2] / "deploy" / "kubernetes" / "sidecar.yaml"
+STRIMZI = SIDECAR.parents[1] / "strimzi"
 CLIENTS = [{"podSelector": {}}]
 VARIANTS: dict[str, dict[str, Any]] = {
     "defaults": {},
@@ -46,15 +48,51 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "envFrom": [{"secretRef": {"name": "more"}}],
     },
     "the configuration of a sidecar": {"gateway": {"enabled": False}},
+    "a webhook": {
+        "webhook": {"enabled": True, "certManager": {"enabled": True}},
+        "podMonitor": {"enabled": True},
+        "prometheusRule": {"enabled": True},
+    },
+    "IPv6 alone": {
+        "bootstrapServers": ["[fd00::1]:9092", "[fd00::2]:9092"],
+        "gateway": {"service": {"type": "LoadBalancer", "loadBalancerSourceRanges": ["fd00::/8"]}},
+        "networkPolicy": {
+            "enabled": True,
+            "clients": [{"ipBlock": {"cidr": "fd00:1::/64"}}],
+            "brokers": [{"ipBlock": {"cidr": "fd00::/64"}}],
+        },
+    },
+    "OpenShift, restricted-v2": {
+        "containerSecurityContext": {"runAsUser": None, "runAsGroup": None},
+        "webhook": {"enabled": True, "tls": {"secretName": "webhook-tls", "caBundle": "TFMwdA=="}},
+    },
+    "an image by digest": {"image": {"repository": "registry.example:5000/kproxy", "digest": f"sha256:{'a' * 64}"}},
+    "Strimzi": yaml.safe_load((STRIMZI / "values.yaml").read_text(encoding="utf-8")),
 }
 
 
+@pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)
-def test_the_chart(values: dict[str, Any]) -> None:
+def test_the_chart(values: dict[str, Any], release: str) -> None:
     manifests = render(BROKERS | values)
     for manifest in manifests:
-        validate(manifest)
+        validate(manifest, [release])
     assert faults(manifests) == []
+
+
+def _gateway(variant: str) -> Manifest:
+    return only(render(BROKERS | VARIANTS[variant]), "StatefulSet")["spec"]["template"]["spec"]
+
+
+def test_the_variants_are_what_they_are_called() -> None:
+    manifests = render(BROKERS | VARIANTS["IPv6 alone"])
+    config = configuration(manifests, {"KPROXY_INSTANCE_ID": "a"})
+    assert [str(server) for server in config.bootstrap_servers] == ["[fd00::1]:9092", "[fd00::2]:9092"]
+    assert config.listen.host == "", "all addresses of IPv6, and of IPv4 where there is any"
+    assert "runAsUser" not in _gateway("OpenShift, restricted-v2")["containers"][0]["securityContext"]
+    assert _gateway("an image by digest")["containers"][0]["image"].endswith(f"@sha256:{'a' * 64}")
+    config = configuration(render(VARIANTS["Strimzi"]), {"KPROXY_INSTANCE_ID": "a"})
+    assert str(config.bootstrap_servers[0]) == "my-cluster-kafka-bootstrap:9093"
 
 
 def sidecar() -> list[Manifest]:

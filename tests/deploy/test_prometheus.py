@@ -37,7 +37,7 @@ from tests.net.harness import FrameClient, Proxied, fetch, produce, proxied
 from tests.net.txn.wire_producer import WireProducer
 
 DASHBOARD = DEPLOY / "grafana" / "kproxy.json"
-_CHOSEN = {"$__rate_interval": "30s", "$__range": "1h", "$job": ".+", "$instance": ".+"}
+_CHOSEN = {"$__rate_interval": "30s", "$__range": "1h", "$namespace": ".*", "$job": ".+", "$instance": ".+"}
 ROUNDS = 20
 _YEAR_SECONDS = 31_536_000
 

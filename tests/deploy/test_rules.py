@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 
-from kproxy.control.metrics import make_registry
+from kproxy.control.metrics import make_declared_registry, make_registry
+from kproxy.injection.webhook_stats import WebhookStats
 from kproxy.proxy.stats import Stats
 from tests.deploy.prometheus import DEPLOY, RULES, program
 
@@ -65,7 +66,10 @@ def test_the_page_of_alerts_has_no_others() -> None:
     assert re.findall(r"^### (Kproxy\w+)$", page, re.MULTILINE) == [rule["alert"] for rule in ALERTS]
 
 
-def test_promtool_finds_no_fault_in_an_empty_page() -> None:
-    page = generate_latest(make_registry(Stats()))
+@pytest.mark.parametrize(
+    "registry", [make_registry(Stats()), make_declared_registry(WebhookStats())], ids=["kproxy", "webhook"]
+)
+def test_promtool_finds_no_fault_in_an_empty_page(registry: CollectorRegistry) -> None:
+    page = generate_latest(registry)
     done = promtool("check", "metrics", stdin=page)
     assert (done.returncode, done.stdout) == (0, b""), done.stderr

@@ -111,6 +111,48 @@ async def test_clients_that_kafka_4_refuses_are_listed_also_when_they_have_disco
     assert (row.client_id, row.requests, row.removed, status.legacy_total) == ("old", 2, ["Produce v2"], 1)
 
 
+async def test_clients_that_kafka_4_refuses_say_when_they_were_seen_and_those_that_left_come_last() -> None:
+    async with watched() as (proxy, facts), await proxy.client(1, client_id="here") as here:
+        async with await proxy.client(1, client_id="gone") as gone:
+            for _ in range(3):
+                await gone.call(produce("orders", b"a"), 2)
+        await here.call(produce("orders", b"a"), 2)
+        await eventually(lambda: len(proxy.server.connections) == 1)
+        before = facts.status().now_ms
+        facts.sample()
+        await trio.sleep(60)
+        await here.call(produce("orders", b"b"), 2)
+        rows = facts.status().legacy_clients
+        assert [(row.client_id, row.connections) for row in rows] == [("here", 1), ("gone", 0)]
+        assert rows[0].last_seen_ms >= before + 60_000
+        assert abs(rows[1].last_seen_ms - before) < 1000
+
+
+async def test_a_broker_that_is_down_is_a_trouble_and_not_counted_as_up() -> None:
+    async with watched() as (proxy, facts):
+        assert (facts.status().troubles, facts.status().brokers_up) == ([], 2)
+        await proxy.fake.stop_broker(2)
+        with pytest.raises(OSError, match="cannot connect"):
+            await proxy.cluster.call(proxy.cluster.map.brokers[2].address, MetadataRequest(topics=[]), MetadataResponse)
+        status = facts.status()
+        [row] = status.troubles
+        assert row.what.startswith("broker 2 (127.0.0.1:")
+        assert row.since_ms is not None
+        assert row.severe
+        assert (status.brokers_up, status.brokers_known) == (1, 2)
+
+
+async def test_refused_connections_are_a_trouble_for_a_minute() -> None:
+    async with watched() as (proxy, facts):
+        facts.sample()
+        proxy.stats.clients.connections_refused["max_connections"] = 3
+        [row] = facts.status().troubles
+        assert (row.detail, row.severe) == ("max_connections 3", False)
+        for _ in range(30):
+            facts.sample()
+        assert facts.status().troubles == []
+
+
 async def test_a_lane_says_who_writes_under_it() -> None:
     async with watched() as (proxy, facts), await proxy.client(1, client_id="loader") as client:
         assert facts.lanes().rows == []
@@ -167,6 +209,21 @@ async def test_while_no_broker_answers_status_and_rows_say_since_when_and_why_an
         await proxy.fake.start_broker(1)
         await eventually(lambda: facts.status().ready)
         await eventually(lambda: facts.brokers().rows[0].up)
+
+
+async def test_an_outage_began_when_the_last_broker_fell_silent() -> None:
+    async with watched() as (proxy, facts):
+        await proxy.fake.stop_broker(2)
+        with pytest.raises(OSError, match="cannot connect"):
+            await proxy.cluster.call(proxy.cluster.map.brokers[2].address, MetadataRequest(topics=[]), MetadataResponse)
+        await trio.sleep(600)
+        before = facts.status().now_ms
+        await proxy.fake.stop_broker(1)
+        await eventually(lambda: not facts.status().ready)
+        [row] = facts.status().troubles
+        assert row.what == "no broker answers"
+        assert row.since_ms is not None
+        assert row.since_ms >= before - 1000
 
 
 async def test_a_broker_that_ends_its_connections_is_down_before_anybody_needs_it() -> None:
@@ -244,7 +301,7 @@ async def test_rates_are_what_came_since_the_last_look() -> None:
         assert sampler.history().produce_p99_ms is None
         proxy.stats.apis.requests[ApiKey.PRODUCE, 9] = Requests()
         proxy.stats.apis.requests[ApiKey.PRODUCE, 9].observe(0.002)
-        assert sampler.history().produce_p99_ms == 2.5
+        assert sampler.history().produce_p99_ms == 2.485
 
 
 async def test_what_rules_forbid_is_listed_with_the_client(tmp_path: Path) -> None:

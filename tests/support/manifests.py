@@ -1,6 +1,6 @@
 """Kubernetes manifests: read, compared with Kubernetes' own schemas, and what kproxy makes of their configuration."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Final, TypeAlias
@@ -24,10 +24,10 @@ def documents(text: str) -> list[Manifest]:
     return [document for document in yaml.safe_load_all(text) if document]
 
 
-def validate(manifest: Manifest) -> None:
+def validate(manifest: Manifest, releases: Iterable[str] = RELEASES) -> None:
     """kubernetes_validate.ValidationError if a version of Kubernetes would not take it, or would drop a part of it."""
     if manifest["kind"] not in _CUSTOM:
-        for version in RELEASES:
+        for version in releases:
             kubernetes_validate.validate(manifest, version, strict=True)
 
 

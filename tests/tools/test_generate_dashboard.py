@@ -1,4 +1,5 @@
 import json
+import re
 from typing import Any
 
 from tools.dashboard_rows import FIGURES, ROWS
@@ -47,10 +48,16 @@ def test_each_panel_has_a_unit_a_description_and_a_place_of_its_own() -> None:
 
 
 def test_source_and_instances_can_be_chosen() -> None:
-    names = [variable["name"] for variable in json.loads(render())["templating"]["list"]]
-    assert names == ["datasource", "job", "instance"]
+    variables = {variable["name"]: variable for variable in json.loads(render())["templating"]["list"]}
+    assert list(variables) == ["datasource", "namespace", "job", "instance"]
+    # Series outside Kubernetes have no namespace.
+    assert re.fullmatch(variables["namespace"]["allValue"], "")
+    assert variables["instance"]["definition"] == (
+        'label_values(kproxy_build_info{namespace=~"$namespace", job=~"$job"}, instance)'
+    )
     for panel in panels():
         for target in panel.get("targets", ()):
             assert target["datasource"]["uid"] == "${datasource}"
-            assert 'instance=~"$instance"' in target["expr"]
+            chosen = 'namespace=~"$namespace", job=~"$job", instance=~"$instance"'
+            assert target["expr"].count(chosen) == target["expr"].count("kproxy_") + target["expr"].count("process_")
             assert "@" not in target["expr"]

@@ -43,7 +43,15 @@ function span(ms) {
 }
 
 const moment = (ms) => new Date(ms).toLocaleTimeString("en-GB");
+const since = (ms, now) => `since ${now - ms < 86_400_000 ? moment(ms) : `${new Date(ms).toLocaleDateString("en-GB")} ${moment(ms)}`} (${span(Math.max(now - ms, 0))})`;
 const failure = (row) => (row.last_error ? `${row.last_error.reason}, ${moment(row.last_error.at_ms)}` : "");
+
+
+/** How long ago, as precisely as it is known: the counters are sampled every two seconds. */
+function ago(ms, now) {
+  if (!ms) return "not known";
+  return now - ms < 2 * INTERVAL_MS ? "now" : `${span(now - ms)} ago`;
+}
 
 // -- tables
 
@@ -54,14 +62,17 @@ let refused = new Set();
 const COLUMNS = {
   legacy: [
     ["client.id", (row) => row.client_id || "(none)"],
-    ["Software", (row) => row.software || "not reported"],
+    ["Last seen", (row, now) => (row.connections ? ago(row.last_seen_ms, now) : `${ago(row.last_seen_ms, now)}, has left`), "",
+      (row) => row.last_seen_ms],
     ["Uses what Kafka 4 removed", (row) => row.removed.join(", "), "wide"],
+    ["Software", (row) => row.software || "not reported"],
     ["Requests", (row) => whole.format(row.requests), "number", (row) => row.requests],
+    ["Connections", (row) => whole.format(row.connections), "number", (row) => row.connections],
   ],
   clients: [
     ["client.id", (row) => row.client_id || "(none)"],
     ["Kafka 4", (row) => (refused.has(clientKey(row.client_id, row.software_name)) ? "refuses it" : "accepts it"),
-      (row) => (refused.has(clientKey(row.client_id, row.software_name)) ? "warn" : "")],
+      (row) => (refused.has(clientKey(row.client_id, row.software_name)) ? "mark" : "")],
     ["Software", (row) => `${row.software_name} ${row.software_version}`.trim() || "not reported"],
     ["From", (row) => (row.principal === ANONYMOUS ? row.host : `${row.host}, ${row.principal}`)],
     ["Connections", (row) => whole.format(row.connections), "number", (row) => row.connections],
@@ -90,12 +101,12 @@ const COLUMNS = {
     ["In flight", (row) => whole.format(row.in_flight), "number", (row) => row.in_flight],
     ["Unacknowledged", (row) => (row.unacknowledged_ms ? span(row.unacknowledged_ms) : "–"), "number",
       (row) => row.unacknowledged_ms],
-    ["In doubt", (row) => whole.format(row.in_doubt), (row) => (row.in_doubt ? "number warn" : "number"), (row) => row.in_doubt],
+    ["In doubt", (row) => whole.format(row.in_doubt), "number", (row) => row.in_doubt],
   ],
   brokers: [
     ["Broker", (row) => row.node_id, "", (row) => row.node_id],
     ["Address", (row) => row.address],
-    ["State", (row) => (row.up ? "up" : `down since ${moment(row.down.since_ms)}: ${row.down.reason}; ${row.down.next}`),
+    ["State", (row, now) => (row.up ? "up" : `down ${since(row.down.since_ms, now)}: ${row.down.reason}; ${row.down.next}`),
       (row) => (row.up ? "" : "wide warn")],
     ["Like Kafka", (row) => row.release || "not asked yet"],
     ["Rack", (row) => row.rack || "–"],
@@ -107,13 +118,12 @@ const COLUMNS = {
   fleet: [
     ["Instance", (row) => row.instance_id],
     ["State", (row) => row.problems.join("; ") || "well", (row) => (row.problems?.length ? "wide warn" : "wide")],
-    ["Version", (row) => (row.old ? `${row.version}, old` : row.version), (row) => (row.old ? "warn" : "")],
+    ["Version", (row) => (row.old ? `${row.version}, old` : row.version), (row) => (row.old ? "mark" : "")],
     ["Host", (row) => row.host],
     ["Clients at", (row) => row.listen],
     ["Page", (row) => row.http || "none"],
     ["Connections", (row) => whole.format(row.connections), "number", (row) => row.connections],
-    ["Kafka 4 refuses", (row) => whole.format(row.legacy_total), (row) => (row.legacy_total ? "number warn" : "number"),
-      (row) => row.legacy_total],
+    ["Kafka 4 refuses", (row) => whole.format(row.legacy_total), "number", (row) => row.legacy_total],
     ["Running for", (row, now) => span(Math.max(now - row.started_ms, 0)), "number", (row) => -row.started_ms],
   ],
   errors: [
@@ -148,7 +158,7 @@ function head(id, more) {
   const line = document.createElement("tr");
   COLUMNS[id].forEach(([title, , name], at) => {
     const th = cell("th", "", typeof name === "function" ? name({}) : name);
-    th.classList.remove("warn");
+    th.classList.remove("warn", "mark");
     th.scope = "col";
     if (TIPS[title]) th.title = TIPS[title];
     const button = cell("button", title);
@@ -199,6 +209,7 @@ function write(id) {
     const line = document.createElement("tr");
     columns.forEach(([, , name], at) => line.append(cell("td", texts[at], typeof name === "function" ? name(row) : name)));
     if (more) line.append(more(row));
+    if (id === "legacy" && !row.connections) line.className = "left";
     body.push(line);
   }
   const over = total - rows.length;
@@ -218,66 +229,115 @@ for (const input of document.querySelectorAll("[data-filter]")) {
 
 // -- figures
 
-function draw(id, values) {
-  const svg = byId(id);
+/** A line over the last three minutes, from 0 to its maximum; both are written beside it. */
+function draw(id, values, unit) {
   const width = 90;
-  const top = Math.max(...values, 1e-9);
+  const top = Math.max(...values, 0);
+  const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("viewBox", `0 0 ${width} 30`);
   svg.setAttribute("preserveAspectRatio", "none");
   const first = width - values.length;
-  const points = values.map((value, at) => `${first + at + 0.5},${(29 - (28 * value) / top).toFixed(2)}`);
+  const points = values.map((value, at) => `${first + at + 0.5},${(29.5 - (29 * value) / (top || 1)).toFixed(2)}`);
   const line = document.createElementNS(SVG, "polyline");
   line.setAttribute("class", "line");
   line.setAttribute("points", points.join(" "));
   const area = document.createElementNS(SVG, "polygon");
   area.setAttribute("class", "area");
   if (points.length) area.setAttribute("points", `${first + 0.5},30 ${points.join(" ")} ${width - 0.5},30`);
-  svg.replaceChildren(area, line);
+  svg.append(area, line);
+  const axis = cell("span", "", "axis");
+  axis.append(cell("span", "3 min ago"), cell("span", "now"));
+  byId(id).replaceChildren(svg, cell("span", `max ${unit(top)}/s`, "top"), cell("span", "0", "bottom"), axis);
 }
 
+/** What is wrong now, since when, and what comes next: the first thing to be seen. */
+function health(status) {
+  const { troubles, now_ms: now } = status;
+  const severe = troubles.filter((row) => row.severe).length;
+  const warnings = troubles.length - severe;
+  byId("health").className = severe ? "bad" : warnings ? "care" : "good";
+  const said = (row) => (row.since_ms === null ? row.what : `${row.what} ${since(row.since_ms, now)}`);
+  // One that is alone is the title.
+  const alone = severe === 1 ? troubles[0] : null;
+  let title = "Nothing is wrong";
+  if (alone) title = said(alone).replace(/^./, (letter) => letter.toUpperCase());
+  else if (severe) title = `${severe} things are wrong now`;
+  else if (warnings) title = `Serving, with ${warnings === 1 ? "a warning" : `${warnings} warnings`}`;
+  byId("health-title").textContent = title;
+  const brokers = `${status.brokers_up} of ${status.brokers_known} brokers answer`;
+  const waits = status.unacknowledged_ms
+    ? `the oldest batch without an outcome waits for ${span(status.unacknowledged_ms)}`
+    : "no batch waits for an outcome";
+  byId("health-note").textContent = `${brokers}; ${waits}`;
+  const rows = troubles.map((row) => {
+    const item = document.createElement("li");
+    if (row !== alone) item.append(cell("strong", said(row)));
+    if (row.detail) item.append(cell("span", row.detail));
+    return item;
+  });
+  byId("troubles").replaceChildren(...rows.filter((item) => item.childElementCount));
+}
+
+function did(status) {
+  const { transactions } = status;
+  byId("did-title").textContent = `What kproxy did in ${span(status.now_ms - status.started_ms)}`;
+  byId("matched").textContent = whole.format(status.records_matched);
+  const untimed = status.records_matched_untimed;
+  byId("matched-note").textContent = status.records_matched
+    ? `records that clients sent again${untimed ? `, ${whole.format(untimed)} of them without an equal timestamp` : ""}`
+    : "no client has sent a record again so far";
+  byId("lost-tile").hidden = !status.lost_records;
+  byId("lost").textContent = whole.format(status.lost_records);
+  byId("commits").textContent = `${whole.format(transactions.commits)} committed`;
+  byId("commits-note").textContent =
+    `${whole.format(transactions.aborts)} aborted; ${whole.format(transactions.open)} open, ${whole.format(transactions.prepared)} prepared`;
+  byId("in-doubt").textContent = `${whole.format(status.in_doubt)} ${status.in_doubt === 1 ? "batch" : "batches"}`;
+  byId("in-doubt-note").textContent = status.unacknowledged_ms
+    ? `oldest unacknowledged: ${span(status.unacknowledged_ms)}`
+    : "nothing unacknowledged";
+}
+
+const latency = (ms) => `${short.format(ms)} ms`;
+
 function figures(status) {
-  const { per_second: rate, history, transactions } = status;
+  const { per_second: rate, history } = status;
   document.title = `kproxy ${status.instance_id}`;
   byId("instance").textContent = `${status.version} · ${status.instance_id}`;
   const state = byId("state");
-  const word = status.ready ? "ready" : `not ready: ${status.reasons.join("; ")}`;
+  const word = status.ready ? "ready" : "not ready";
   if (state.textContent !== word) state.textContent = word;
   state.className = `pill ${status.ready ? "good" : "bad"}`;
   byId("about").textContent =
     `clients at ${status.listen}, brokers from ${status.bootstrap_servers}, running for ${span(status.now_ms - status.started_ms)}`;
+  health(status);
+  did(status);
+  legacy(status);
   byId("requests").textContent = `${whole.format(rate.requests)}/s`;
   byId("bytes-in").textContent = `${size(rate.bytes_in)}/s`;
   byId("bytes-out").textContent = `${size(rate.bytes_out)}/s`;
-  draw("requests-line", history.requests);
-  draw("bytes-in-line", history.bytes_in);
-  draw("bytes-out-line", history.bytes_out);
-  legacy(status);
+  draw("requests-line", history.requests, (top) => whole.format(top));
+  draw("bytes-in-line", history.bytes_in, size);
+  draw("bytes-out-line", history.bytes_out, size);
   const { produce_p50_ms: half, produce_p99_ms: most } = history;
-  byId("latency").textContent = most === null ? "–" : `≤ ${short.format(most)} ms`;
-  byId("latency-note").textContent = half === null ? "no Produce in the last minutes" : `half of them: ≤ ${short.format(half)} ms`;
+  byId("latency").textContent = most === null ? "–" : latency(most);
+  byId("latency-note").textContent = half === null ? "no Produce in the last 3 min" : `p50 ${latency(half)}, last 3 min`;
   byId("connections").textContent = whole.format(status.connections);
   byId("connections-note").textContent =
     `of at most ${whole.format(status.max_connections)}; buffers hold ${size(status.buffered_bytes)} of ${size(status.buffer_memory)}`;
-  byId("in-doubt").textContent = whole.format(status.in_doubt);
-  const waits = status.unacknowledged_ms ? `oldest unacknowledged: ${span(status.unacknowledged_ms)}` : "nothing unacknowledged";
-  const untimed = status.records_matched_untimed;
-  const guessed = untimed ? `, ${whole.format(untimed)} of them without an equal timestamp` : "";
-  const lost = status.lost_records ? `; ${whole.format(status.lost_records)} acknowledged records are missing in logs` : "";
-  byId("in-doubt-note").textContent = `${waits}; ${whole.format(status.records_matched)} duplicates kept out${guessed}${lost}`;
-  byId("open").textContent = whole.format(transactions.open);
-  byId("open-note").textContent =
-    `open here, ${whole.format(transactions.prepared)} prepared; ${whole.format(transactions.commits)} committed, ${whole.format(transactions.aborts)} aborted`;
 }
 
-/** Who cannot talk to Kafka 4: the first thing to be seen. */
+/** Clients that cannot talk to Kafka 4: through kproxy they work, so nothing is wrong now. */
 function legacy(status) {
   const count = status.legacy_total;
-  refused = new Set(status.legacy_clients.map((row) => clientKey(row.client_id, row.software)));
+  const rows = status.legacy_clients;
+  const here = rows.filter((row) => row.connections).length;
+  refused = new Set(rows.map((row) => clientKey(row.client_id, row.software)));
   byId("legacy-count").textContent = count ? `${whole.format(count)} ${count === 1 ? "client" : "clients"}` : "no client";
-  byId("legacy-note").textContent = count ? "through kproxy they work: see below" : "of those that were here so far";
-  byId("legacy-tile").className = count ? "bad" : "good";
+  byId("legacy-note").textContent = count
+    ? `Kafka 4 would refuse ${count === 1 ? "it" : "them"}; ${whole.format(here)} connected, ${whole.format(count - here)} left`
+    : "Kafka 4 accepts all that were here so far";
   byId("legacy-section").hidden = !count;
-  fill("legacy", status.legacy_clients, count, status.now_ms);
+  fill("legacy", rows, count, status.now_ms);
 }
 
 // -- aborts
@@ -288,7 +348,7 @@ let asked = null;
 
 function abortCell(row) {
   const found = document.createElement("td");
-  const button = cell("button", "Abort", "danger");
+  const button = cell("button", "Abort");
   button.type = "button";
   button.disabled = ability !== "token";
   button.setAttribute("aria-label", `Abort ${row.transactional_id}`);
@@ -417,10 +477,12 @@ async function refresh() {
     fleet(status.now_ms);
     await transactions(status.now_ms);
     silent.hidden = true;
+    document.body.classList.remove("old");
     byId("updated").textContent = `as of ${moment(status.now_ms)}, asked every ${INTERVAL_MS / 1000} s`;
   } catch (error) {
     if (silent.hidden) silent.textContent = `No answer since ${moment(Date.now())}: ${error.message}. What is shown may be old.`;
     silent.hidden = false;
+    document.body.classList.add("old");
   }
 }
 

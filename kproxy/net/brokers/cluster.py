@@ -99,11 +99,12 @@ class Cluster:
         # Instances that began at the same time are not to ask at the same time for ever.
         spread = 1 - _SPREAD * turn_of(self._config.instance_id)
         while True:
+            began = self.network.wall()
             try:
                 await self.refresh()
             except (OSError, RemoteProtocolError) as error:
                 self._stats.reached = False
-                self._stats.outage = self._outage(error)
+                self._stats.outage = self._outage(error, began)
                 self.count_error("metadata")
                 if not warned:
                     log.warning(
@@ -127,11 +128,14 @@ class Cluster:
                 await self._outdated.wait()
             self._outdated = trio.Event()
 
-    def _outage(self, error: OSError | RemoteProtocolError) -> Outage:
-        """The outage, after all brokers were asked in vain and the last attempt failed with ``error``."""
-        known, now = self._stats.outage, self.network.wall()
+    def _outage(self, error: OSError | RemoteProtocolError, began: float) -> Outage:
+        """The outage, after all brokers were asked in vain since ``began`` and the last one failed with ``error``.
+
+        It began when the last broker fell silent, not when the first one did.
+        """
+        known = self._stats.outage
         silent = self.contacts.silent(self._addresses())
-        since = min([now, *(each.since for each in silent)]) if known is None else known.since
+        since = max((min(each.since, began) for each in silent), default=began) if known is None else known.since
         errors = dict.fromkeys([each.error for each in silent] or [str(error)])
         return Outage(since, tuple(errors), self._config.retry_backoff_max_ms)
 
