@@ -189,13 +189,18 @@ class ControlClient:
         client_id: str,
         owner: OwnerId | None = None,
         timeout_ms: int | None = None,
+        prefer_broker: bool = False,
     ) -> Described:
         """What this client.id writes through this kproxy from now on is the member's part; any kproxy will do.
 
-        A name is used once, so put a UUID in. ``timeout_ms``: by default the id's.
+        A name is used once, so put a UUID in. ``timeout_ms``: by default the id's. ``prefer_broker``: where
+        ``transactions.home`` is ``auto``, the part is a transaction of the broker's if the brokers serve them, so that
+        ``read_committed`` consumers without kproxy see it only after the commit.
         """
         path = f"{_member(transactional_id, member)}/begin"
-        return self._post(path, client_id=client_id, owner=owner, timeout_ms=timeout_ms)
+        return self._post(
+            path, client_id=client_id, owner=owner, timeout_ms=timeout_ms, prefer_broker=prefer_broker or None
+        )
 
     def prepare_member(self, transactional_id: str, member: str, *, records: int | None = None) -> Described:
         """Makes the member's part durable, at the kproxy where it began; it may be repeated.

@@ -80,7 +80,7 @@ async def test_a_group_of_producers(tmp_path: Path) -> None:
         ("commit", "t/ü", "7", ("m/1",), OwnerId(1000, 0), True),
         ("abort", "t/ü", (), OwnerId(1000, 9), True),
     ]
-    assert ("begin_member", "t/ü", "m/1", "m/1", OwnerId(1000, 0), None) in control.calls
+    assert ("begin_member", "t/ü", "m/1", "m/1", OwnerId(1000, 0), None, False) in control.calls
 
 
 async def test_over_tcp_with_the_token(tmp_path: Path) -> None:

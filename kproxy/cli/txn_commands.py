@@ -72,6 +72,12 @@ _owner = click.option(
     type=_timeout,
     help=f"After so long without a decision it is aborted.  [default: {DEFAULT_TIMEOUT_MS}; of a member: the id's]",
 )
+@click.option(
+    "--prefer-broker",
+    is_flag=True,
+    help="With --member, where transactions.home is auto: its part is a transaction of the broker's, if the brokers "
+    "serve them, so that consumers without kproxy see it only after the commit.",
+)
 @control_options
 def begin(
     client_id: str | None,
@@ -79,6 +85,7 @@ def begin(
     member: str | None,
     owner: OwnerId | None,
     timeout_ms: int | None,
+    prefer_broker: bool,
     as_json: bool,
     **where: Any,
 ) -> int:
@@ -88,10 +95,17 @@ def begin(
             raise click.UsageError("--member needs --client-id and --transactional-id")
         return _show(
             control_client(**where).begin_member(
-                transactional_id, member, client_id=client_id, owner=owner, timeout_ms=timeout_ms
+                transactional_id,
+                member,
+                client_id=client_id,
+                owner=owner,
+                timeout_ms=timeout_ms,
+                prefer_broker=prefer_broker,
             ),
             as_json,
         )
+    if prefer_broker:
+        raise click.UsageError("--prefer-broker is for a --member: transactions.home decides about all others")
     if owner is not None:
         raise click.UsageError("--owner is for a --member: who begins a transaction of its own takes the id")
     if client_id is None and transactional_id is None:

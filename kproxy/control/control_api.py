@@ -111,7 +111,12 @@ class _Api:
         name, body = await _asked(request, schemas.BEGIN_MEMBER)
         client_id, timeout_ms = body["client_id"], body.get("timeout_ms")
         found = await self._control.begin_member(
-            name, member, client_id=client_id, owner=_owner(body), timeout_ms=timeout_ms
+            name,
+            member,
+            client_id=client_id,
+            owner=_owner(body),
+            timeout_ms=timeout_ms,
+            prefer_broker=body.get("prefer_broker", False),
         )
         return _changed("joined", found)
 

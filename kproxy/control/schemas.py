@@ -89,6 +89,12 @@ BEGIN_MEMBER: Final = _body(
             **{name: value for name, value in _TIMEOUT.items() if name != "default"},
             "description": "The member cannot be prepared after so many ms; by default the id's time-out.",
         },
+        "prefer_broker": {
+            "type": "boolean",
+            "default": False,
+            "description": "Where transactions.home is auto: the part is a transaction of the broker's, if the brokers "
+            "serve transactions, so that consumers without kproxy see it only after the commit.",
+        },
     },
     required=("client_id",),
 )
@@ -220,6 +226,12 @@ DESCRIBED: Final = an_object(
         "last": _OUTCOME,
         "batch_ids": list_of({"type": "string"}, "Of the last 128 commits that had one, the oldest first."),
         "stale": _STALE,
+        "member_home": {
+            "type": ["string", "null"],
+            "enum": ["broker", "kproxy", None],
+            "description": "Who keeps the data of members that prefer the broker from readers: broker, for all "
+            "read_committed consumers, or kproxy, for those that read through it. In the response to initialize.",
+        },
     },
     "A transactional id and its transaction.",
 )

@@ -23,7 +23,8 @@ class TransactionControl(Protocol):
     async def initialize(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> Described:
         """Initializes the id: its former owner is fenced, and a transaction that is open and not prepared is aborted.
 
-        ``Described.owner`` names the new owner. ``client_id`` is the client that the id is for; it may be empty.
+        ``Described.owner`` names the new owner, and ``member_home`` who keeps its members' data from readers if these
+        prefer the broker. ``client_id`` is the client that the id is for; it may be empty.
         """
         ...
 
@@ -67,11 +68,13 @@ class TransactionControl(Protocol):
         client_id: str,
         owner: OwnerId | None = None,
         timeout_ms: int | None = None,
+        prefer_broker: bool = False,
     ) -> Described:
         """What the client writes through this kproxy from now on is the member's part of the transaction.
 
         Names are never used twice. PRODUCER_FENCED if ``owner`` is not the id's newest. ``timeout_ms``: by default the
-        id's.
+        id's. ``prefer_broker``: where ``transactions.home`` is ``auto``, the part is a transaction of the broker's if
+        the brokers serve them, so that readers without kproxy see committed data alone.
         """
         ...
 

@@ -60,6 +60,13 @@ class Decider:
         of it again. So readers of the output need not wait for it.
         """
         found = self._ask(lambda: self._client.initialize(self._id, timeout_ms=self._timeout_ms))
+        if found.member_home == "kproxy":
+            _LOG.warning(
+                "transactional.id %r: kproxy's own log decides what this query writes. Consumers that do not read "
+                "through kproxy see what was aborted, too. With transactions.home auto or broker, at brokers from "
+                "Kafka 3.0 on, the brokers decide",
+                self._id,
+            )
         self._owner = OwnerId(found.producer_id, found.producer_epoch)
         self.abort()
         return self._owner
@@ -73,7 +80,12 @@ class Decider:
             names.append(f"{prefix}-{uuid4().hex[:_RANDOM_DIGITS]}")
             name = names[-1]
             return self._client.begin_member(
-                self._id, name, client_id=client_id_of(name), owner=self._owner, timeout_ms=self._timeout_ms
+                self._id,
+                name,
+                client_id=client_id_of(name),
+                owner=self._owner,
+                timeout_ms=self._timeout_ms,
+                prefer_broker=True,
             )
 
         self._ask(begin)

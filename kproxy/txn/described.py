@@ -96,6 +96,8 @@ class Described(NamedTuple):
     batch_ids: tuple[str, ...] = ()
     #: None if this is the state of now.
     stale: Stale | None = None
+    #: ``broker`` or ``kproxy``: who keeps the data of members that prefer the broker from readers. Of ``initialize``.
+    member_home: str | None = None
 
     @property
     def owner(self) -> OwnerId:
@@ -149,10 +151,14 @@ def described_json(found: Described) -> dict[str, Any]:
     }
 
 
+#: Fields that an older kproxy does not give.
+_LATER: Final = ("batch_ids", "stale", "member_home")
+
+
 def described_from(found: Mapping[str, Any]) -> Described:
     """``described_json`` backwards; fields of a newer kproxy are passed over. KeyError or TypeError if it is none."""
     last = found["last"]
-    plain = {name: found[name] for name in Described._fields if name not in ("batch_ids", "stale")}
+    plain = {name: found[name] for name in Described._fields if name not in _LATER}
     return Described(
         **plain
         | {
@@ -165,5 +171,6 @@ def described_from(found: Mapping[str, Any]) -> Described:
             "last": Outcome(**{name: last[name] for name in Outcome._fields}) if last else None,
             "batch_ids": tuple(found.get("batch_ids", ())),  # an older kproxy does not say
             "stale": _stale_from(found),
+            "member_home": found.get("member_home"),
         }
     )

@@ -119,8 +119,8 @@ async def test_a_group_of_producers(tmp_path: Path, capsys: pytest.CaptureFixtur
     await with_control(tmp_path, control, work)
     assert control.calls == [
         ("initialize", "t", "", 5000),
-        ("begin_member", "t", "m", "c", owner, None),
-        ("begin_member", "t", "n", "c", None, None),
+        ("begin_member", "t", "m", "c", owner, None, False),
+        ("begin_member", "t", "n", "c", None, None, False),
         ("prepare_member", "t", "m", None),
         ("abort_member", "t", "n"),
         ("commit", "t", "7", ("m",), owner, True),

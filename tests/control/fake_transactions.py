@@ -98,8 +98,9 @@ class FakeTransactions:
         client_id: str,
         owner: OwnerId | None = None,
         timeout_ms: int | None = None,
+        prefer_broker: bool = False,
     ) -> Described:
-        await self._called("begin_member", transactional_id, member, client_id, owner, timeout_ms)
+        await self._called("begin_member", transactional_id, member, client_id, owner, timeout_ms, prefer_broker)
         self._check(transactional_id, owner)
         return self._with(transactional_id, DescribedPart(member, next(self._producer_ids), 0, prepared=False))
 

@@ -71,11 +71,11 @@ async def test_changes(change: str, body: object, called: tuple[object, ...]) ->
         ("abort", {"owner": OWNER, "abort_others": True}, ("abort", "t", (), ID, True)),
         ("initialize", None, ("initialize", "t", "", 60_000)),
         ("initialize", {"client_id": "d", "timeout_ms": 5}, ("initialize", "t", "d", 5)),
-        ("members/x%2Fy/begin", {"client_id": "c"}, ("begin_member", "t", "x/y", "c", None, None)),
+        ("members/x%2Fy/begin", {"client_id": "c"}, ("begin_member", "t", "x/y", "c", None, None, False)),
         (
             "members/x/begin",
             {"client_id": "c", "owner": OWNER, "timeout_ms": 5},
-            ("begin_member", "t", "x", "c", ID, 5),
+            ("begin_member", "t", "x", "c", ID, 5, False),
         ),
         ("members/m/prepare", None, ("prepare_member", "t", "m", None)),
         ("members/m/prepare", {"records": 5}, ("prepare_member", "t", "m", 5)),

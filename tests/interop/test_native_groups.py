@@ -47,17 +47,19 @@ class Seat:
 
 @dataclass
 class Stage:
-    """Two kproxies with the broker as the coordinator of transactions, and a topic."""
+    """Two kproxies, members that are transactions of the broker's by a rule or by their wish, and a topic."""
 
     kafka: RealKafka
     name: str
     seats: list[Seat]
+    by_wish: bool
     owner: OwnerId = field(init=False)
 
     def prepare(self, seat: Seat, value: str) -> str:
         """A member that has written one record with this value to each partition, and waits; its name."""
         member = f"{self.name}-{value}-{uuid4().hex[:8]}"
-        seat.control.begin_member(self.name, member, client_id=member, owner=self.owner)
+        wish = self.by_wish
+        seat.control.begin_member(self.name, member, client_id=member, owner=self.owner, prefer_broker=wish)
         options = {"bootstrap.servers": seat.kproxy.bootstrap, "client.id": member, "log_level": 0, **OLD}
         producer = Producer(options)
         for partition in range(PARTITIONS):
@@ -87,8 +89,9 @@ class Stage:
         eventually(lambda: [sorted(rows) for rows in self.read()] == [sorted(values)] * PARTITIONS, otherwise=self.read)
 
 
-@pytest.fixture
-def stage(kafka: RealKafka, tmp_path: Path) -> Iterator[Stage]:
+@pytest.fixture(params=["by rule", "by wish"])
+def stage(kafka: RealKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    by_wish = request.param == "by wish"
     name = f"groups-{uuid4().hex[:8]}"
     with ClusterClient(kafka.bootstrap) as client:
         client.create_topic(name, PARTITIONS)
@@ -97,9 +100,10 @@ def stage(kafka: RealKafka, tmp_path: Path) -> Iterator[Stage]:
         for which in ("a", "b"):
             socket = tmp_path / f"{which}.sock"
             options = ("--control-socket", str(socket), "--instance-id", f"{name}-{which}")
-            kproxy = KproxyProcess(kafka.bootstrap, tmp_path / which, *options, "--transactions-home", "broker")
+            home = "auto" if by_wish else "broker"
+            kproxy = KproxyProcess(kafka.bootstrap, tmp_path / which, *options, "--transactions-home", home)
             seats.append(Seat(running.enter_context(kproxy), ControlClient(socket)))
-        made = Stage(kafka, name, seats)
+        made = Stage(kafka, name, seats, by_wish)
         made.owner = seats[0].control.initialize(name, timeout_ms=600_000).owner
         yield made
         for seat in seats:

@@ -32,6 +32,7 @@ class Found:
     producer_epoch: int
     parts: tuple[Part, ...] = ()
     batch_ids: tuple[str, ...] = ()
+    member_home: str | None = "broker"
 
     @property
     def owner(self) -> OwnerId:
@@ -53,6 +54,8 @@ class FakeControl:
     #: What the check of both ends raises, and how often it was made.
     elsewhere: Exception | None = None
     checks: int = 0
+    #: Who keeps members' data from readers.
+    member_home: str | None = "broker"
     #: Clients that are connected to this kproxy.
     connected: set[str] = field(default_factory=set)
 
@@ -77,7 +80,8 @@ class FakeControl:
                 self.prepared.add(members[0])
             if self.losing(name):
                 raise ControlUnreachable("gone")
-            return Found(7, self.epoch, tuple(Part(member, True) for member in self.prepared), self.committed)
+            parts = tuple(Part(member, True) for member in self.prepared)
+            return Found(7, self.epoch, parts, self.committed, self.member_home)
 
         return ask
 

@@ -23,6 +23,15 @@ def test_taking_the_id_aborts_what_was_left() -> None:
     assert control.calls("abort") == [{"owner": OWNER, "abort_others": True}]
 
 
+@pytest.mark.parametrize(("home", "lines"), [("broker", 0), (None, 0), ("kproxy", 1)])
+def test_a_driver_says_once_that_readers_need_kproxy(
+    caplog: pytest.LogCaptureFixture, home: str | None, lines: int
+) -> None:
+    _decider(FakeControl(member_home=home)).take()
+    assert len(caplog.messages) == lines
+    assert all("Consumers that do not read through kproxy see what was aborted" in line for line in caplog.messages)
+
+
 def test_a_name_is_never_used_twice() -> None:
     control = FakeControl(fails=[ControlUnreachable("gone"), _refused("COORDINATOR_NOT_AVAILABLE", retriable=True)])
     name = _decider(control).begin("5-0-1")
@@ -32,6 +41,7 @@ def test_a_name_is_never_used_twice() -> None:
     assert name.startswith("5-0-1-")
     assert control.calls("begin_member")[-1]["client_id"] == f"kproxy-txn-{name}"
     assert control.calls("begin_member")[-1]["owner"] == OWNER
+    assert control.calls("begin_member")[-1]["prefer_broker"]
 
 
 def test_a_kproxy_that_is_away_is_waited_for_and_not_for_ever(caplog: pytest.LogCaptureFixture) -> None:

@@ -26,7 +26,7 @@ _PARTITIONS = 2
 
 
 def test_totals_are_those_of_all_orders(spark: "SparkSession", kafka: RealKafka, tmp_path: Path) -> None:
-    options = ["--control-socket", str(tmp_path / "c.sock"), "--transactions-home", "broker"]
+    options = ["--control-socket", str(tmp_path / "c.sock"), "--transactions-home", "auto"]
     with Kproxy("upsert", kafka.bootstrap, tmp_path, *options) as kproxy:
         kproxy.wait_ready()
         addresses = ["--bootstrap-servers", kproxy.bootstrap, "--control-socket", str(tmp_path / "c.sock")]

@@ -22,6 +22,7 @@ from kproxy.txn.view import IdView
 from verification.explorer.client import TIMEOUT_MS, Abortable, Client, Fatal
 from verification.explorer.engine import Move
 from verification.explorer.instance import Instance, batch_of
+from verification.explorer.member_makers import makers_of
 from verification.explorer.scripts import Script, Told
 from verification.explorer.world import NAME, PARTITIONS, World
 
@@ -158,7 +159,7 @@ class Driver(Client):
 
         async def ask(instance: Instance, request: TxnRequest) -> None:
             wanted = Joining(NAME, payload, request.client, self.name, TIMEOUT_MS)
-            member = await Members(instance.tools, lambda _: PlainMembers()).join(wanted)
+            member = await Members(instance.tools, makers_of(PlainMembers())).join(wanted)
             batch = ClientBatch(*PARTITIONS[1], batch_of(f"<{payload}>"), 1, -1)
             await member.produce([batch], lambda: None)
             await member.prepare()

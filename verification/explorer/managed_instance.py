@@ -15,12 +15,13 @@ from kproxy.txn.procedures.log_control import LogControl
 from kproxy.txn.procedures.managed_outside import ManagedTools
 from kproxy.txn.procedures.managed_transactions import ManagedTransactions
 from kproxy.txn.procedures.member_control import MemberControl
-from kproxy.txn.procedures.members import MemberMaker, Members, PlainMembers
+from kproxy.txn.procedures.members import MakersByRule, Members, PlainMembers
 from kproxy.txn.procedures.single_requests import SingleRequests
 from kproxy.txn.requests import ClientBatch, Written
 from kproxy.txn.view import IdView
 from verification.explorer.engine import Event
 from verification.explorer.instance import Instance, report
+from verification.explorer.member_makers import makers_of
 from verification.explorer.world import World
 
 _MOST_UNPACKED: Final = 1 << 20
@@ -141,16 +142,16 @@ class ManagedInstance(Managing):
         super().__init__(world, name, life)
         tools = self.prepare()
         self.sink.listeners.append(self.begun.view_changed)
-        ports, maker = self.prepare_members()
-        self.members = Members(self.tools, lambda _: maker)
+        ports, makers = self.prepare_members()
+        self.members = Members(self.tools, makers)
         self.control = at_log = LogControl(ports, self.owners, self.begun)
         self.member_control = MemberControl(ports, at_log, self.owners, self.begun, self.members)
         #: Of ``on.offset.commit``.
         self.application = ApplicationTransactions(tools, "id", APPLICATION, _TIMEOUT_MS)
 
-    def prepare_members(self) -> tuple[HandPorts, MemberMaker]:
+    def prepare_members(self) -> tuple[HandPorts, MakersByRule]:
         """Return the outside of decisions by hand, and what makes members."""
-        return HandPorts(self), PlainMembers()
+        return HandPorts(self), makers_of(PlainMembers())
 
     def kept(self) -> object:
         """Return what it has begun for clients."""

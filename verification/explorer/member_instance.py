@@ -12,7 +12,7 @@ from kproxy.txn.prepared_parts import DecisionScope
 from kproxy.txn.procedures.broker_ends import BrokerEnds, _Left
 from kproxy.txn.procedures.broker_members import BrokerMemberPorts, BrokerMembers
 from kproxy.txn.procedures.member_ids import MemberIds
-from kproxy.txn.procedures.members import MemberMaker
+from kproxy.txn.procedures.members import MakersByRule
 from kproxy.txn.procedures.outside import Work
 from kproxy.txn.procedures.votes import Votes
 from kproxy.txn.view import IdView
@@ -20,6 +20,7 @@ from verification.explorer.asking import Requests
 from verification.explorer.engine import Clock, Move, Step
 from verification.explorer.instance import Instance, report
 from verification.explorer.managed_instance import HandPorts, ManagedInstance, Managing
+from verification.explorer.member_makers import makers_of
 from verification.explorer.member_world import LONGEST_MS
 
 _PATIENCE_SECONDS: Final = 30.0
@@ -106,7 +107,7 @@ class MemberInstance(ManagedInstance):
     Orders in which others write meanwhile are explored without brokers.
     """
 
-    def prepare_members(self) -> tuple[HandPorts, MemberMaker]:
+    def prepare_members(self) -> tuple[HandPorts, MakersByRule]:
         """Return the outside of decisions by hand, and what makes members."""
         world, stats = self.world, self.tools.stats
         self.slots = MemberIds(self.name, self._producer_id, world.time)
@@ -119,7 +120,7 @@ class MemberInstance(ManagedInstance):
         votes = Votes(self.ask, self._describes, self._now_ms, _together)
         world.engine.start(f"{self.name}'s ends", self, self.member_ends.run())
         world.engine.start(f"{self.name}'s ids", self, makes.run())
-        return MemberPorts(self, votes, self.member_ends), makes
+        return MemberPorts(self, votes, self.member_ends), makers_of(makes)
 
     def ask(self, transactional_id: str) -> Requests:
         """Return the requests about an id of the broker's."""

@@ -36,7 +36,9 @@ class ControlService:
         return await self._of(name).begin(name, client_id, timeout_ms)
 
     async def initialize(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> Described:
-        return await self._of(transactional_id).initialize(transactional_id, client_id, timeout_ms)
+        home = await self._members.home(transactional_id)
+        found = await self._of(transactional_id).initialize(transactional_id, client_id, timeout_ms)
+        return found._replace(member_home=home)
 
     async def commit(
         self,
@@ -69,9 +71,12 @@ class ControlService:
         client_id: str,
         owner: OwnerId | None = None,
         timeout_ms: int | None = None,
+        prefer_broker: bool = False,
     ) -> Described:
         longest = await self._members.timeout_ms(transactional_id, timeout_ms)
-        return await self._members.begin(Joining(transactional_id, member, _producer(owner), client_id, longest))
+        return await self._members.begin(
+            Joining(transactional_id, member, _producer(owner), client_id, longest, prefer_broker)
+        )
 
     async def prepare_member(self, transactional_id: str, member: str, *, records: int | None = None) -> Described:
         return await self._members.prepare(transactional_id, member, records)

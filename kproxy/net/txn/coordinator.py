@@ -24,7 +24,7 @@ from kproxy.net.txn.id_admission import IdAdmission
 from kproxy.net.txn.jobs import Jobs
 from kproxy.net.txn.topic_names import topic_names
 from kproxy.proxy.coordinator_requests import AbortRequest, TransactionRequest
-from kproxy.proxy.coordinator_rules import home_of
+from kproxy.proxy.coordinator_rules import Home, home_of
 from kproxy.proxy.handlers.transaction_admin import marked
 from kproxy.proxy.transaction_messages import (
     NO_PRODUCER,
@@ -79,7 +79,7 @@ class Coordinator(OwnerRequests):
         self._config = config
         self._stats = stats
         #: Asked for each request: to compare the patterns costs more than to know the last answers.
-        self._known_home = lru_cache(maxsize=_MOST_KNOWN)(partial(_is_at_broker, config))
+        self._known_home = lru_cache(maxsize=_MOST_KNOWN)(partial(home_of, config.transactions_home))
         super().__init__(self.by_home(log, brokers), jobs, self._refused)
         self._cluster = cluster
         self.admission = IdAdmission(config.transactional_id_limit, lambda name: self._owners(name).exists(name))
@@ -115,8 +115,16 @@ class Coordinator(OwnerRequests):
 
     def is_at_broker(self, transactional_id: str) -> bool:
         """Whether the broker decides. What a former kproxy left open there stays open until its time-out."""
+        return self._home(transactional_id).is_broker
+
+    def is_at_broker_by_rule(self, transactional_id: str) -> bool | None:
+        """Whether the broker decides by a rule of ``transactions.home``; None where that is ``auto``."""
+        home = self._home(transactional_id)
+        return None if home is Home.AUTO else home.is_broker
+
+    def _home(self, transactional_id: str) -> Home:
         if len(transactional_id) > _LONGEST_KNOWN:
-            return _is_at_broker(self._config, transactional_id)
+            return home_of(self._config.transactions_home, transactional_id)
         return self._known_home(transactional_id)
 
     def by_home(self, log: T, broker: T) -> Callable[[str], T]:
@@ -205,7 +213,3 @@ class Coordinator(OwnerRequests):
     async def abort(self, transactional_id: str, client: Producer) -> None:
         """Aborts a client's open transaction by a claim, whichever instance coordinates it; TxnError if it can't."""
         await self._jobs.run(lambda: self.log.abort(transactional_id, client))
-
-
-def _is_at_broker(config: TransactionOptions, transactional_id: str) -> bool:
-    return home_of(config.transactions_home, transactional_id).is_broker

@@ -65,7 +65,7 @@ from kproxy.txn.procedures.log_owners import LogOwners, Terms
 from kproxy.txn.procedures.managed_transactions import ManagedTransactions
 from kproxy.txn.procedures.member_control import MemberControl
 from kproxy.txn.procedures.member_ids import MemberIds
-from kproxy.txn.procedures.members import Members, PlainMembers
+from kproxy.txn.procedures.members import MakersByRule, Members, PlainMembers
 from kproxy.txn.procedures.outside import OwnerTools
 from kproxy.txn.procedures.participants import Participants
 from kproxy.txn.procedures.rejects import Rejects
@@ -172,7 +172,10 @@ class Transactions:
         slots = MemberIds(config.instance_id, tools.new_producer_id, trio_time)
         sink.listeners.append(slots.view_changed)
         self._broker_members = at_brokers.members(slots)
-        members = Members(tools, self.coordinator.by_home(PlainMembers(), self._broker_members))
+        makers = MakersByRule(
+            PlainMembers(), self._broker_members, self.coordinator.is_at_broker_by_rule, at_brokers.describe
+        )
+        members = Members(tools, makers)
         told = Participants(at_brokers.votes(self.broker_now_ms), self._told_ends)
         unknown = self.coordinator.by_home(not_in_log, not_here)
         ports = ControlPorts(

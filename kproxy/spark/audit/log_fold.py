@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 from kproxy.codec._generated.transaction_claim import TransactionClaim
 from kproxy.codec._generated.transaction_decision import TransactionDecision
@@ -21,8 +22,16 @@ LogRecord: TypeAlias = tuple[int, int, datetime, bytes | None, bytes | None]
 """Partition of the log, offset, time, key, value."""
 Row: TypeAlias = dict[str, Any]
 
-_Bounds: TypeAlias = Mapping[Producer, Mapping[TopicPartition, int]]
-_Pending: TypeAlias = Mapping[Producer, list[TransactionOffsets]]
+
+class _Undecided(NamedTuple):
+    """What a decision is about to settle, by producer."""
+
+    #: Where undecided data may begin.
+    bounds: Mapping[Producer, Mapping[TopicPartition, int]] = MappingProxyType({})
+    #: Offsets of groups.
+    pending: Mapping[Producer, list[TransactionOffsets]] = MappingProxyType({})
+    #: The producers under which brokers have the data of members whose transactions are theirs.
+    at_broker: Mapping[Producer, Producer] = MappingProxyType({})
 
 
 def fold_log(records: Iterable[LogRecord], starts: Mapping[int, int]) -> Iterator[Row]:
@@ -30,7 +39,8 @@ def fold_log(records: Iterable[LogRecord], starts: Mapping[int, int]) -> Iterato
 
     ``starts``: the log start offset of each partition of the log. Kinds of facts: ``part`` (open or prepared now; one
     for each topic that it wrote to), ``decided`` (a partition of a committed transaction, with the offset after its
-    last record), ``offsets`` (of a group, by a committed transaction), ``known`` (a producer id), ``unreadable``.
+    last record and the producer under which the topic has it), ``offsets`` (of a group, by a committed transaction),
+    ``known`` (a producer id), ``unreadable``.
     """
     folding: _Folding | None = None
     for partition, offset, at, key, value in records:
@@ -79,9 +89,9 @@ class _Folding:
     def take(self, offset: int, at: datetime, key: bytes | None, value: bytes | None) -> Iterator[Row]:
         """Facts in the next record."""
         self._last = offset, at
-        bounds, pending = self._undecided(key, value)
+        undecided = self._undecided(key, value)
         for entry in self._views.apply(self.partition, LogPosition(offset, int(at.timestamp() * 1000)), key, value):
-            yield from self._taken(entry, bounds, pending)
+            yield from self._taken(entry, undecided)
         if self._problem:
             yield self._row("unreadable", detail=self._problem)
             self._problem = ""
@@ -95,28 +105,32 @@ class _Folding:
         for producer_id in sorted(self._views.rejected(self.partition)):
             yield from self._know(producer_id)
 
-    def _undecided(self, key: bytes | None, value: bytes | None) -> tuple[_Bounds, _Pending]:
-        """What a decision is about to settle: where undecided data may begin, and the offsets of groups."""
+    def _undecided(self, key: bytes | None, value: bytes | None) -> _Undecided:
         try:
             entry = decode(key, value)
         except RemoteProtocolError:
-            return {}, {}
+            return _Undecided()
         view = self._views.of(entry.transactional_id)
         if view is None or not isinstance(entry.body, TransactionDecision):
-            return {}, {}
-        return dict(view.bounds), dict(view.pending)
+            return _Undecided()
+        at_broker = {
+            producer: joined.broker_transaction.producer
+            for producer, joined in view.members.items()
+            if joined.broker_transaction is not None
+        }
+        return _Undecided(dict(view.bounds), dict(view.pending), at_broker)
 
-    def _taken(self, entry: Entry, bounds: _Bounds, pending: _Pending) -> Iterator[Row]:
+    def _taken(self, entry: Entry, undecided: _Undecided) -> Iterator[Row]:
         body = entry.body
         if isinstance(body, TransactionClaim):
             yield from self._know(body.producer_id)
         elif isinstance(body, TransactionMember):
             yield from self._know(body.member_producer_id)
         elif isinstance(body, TransactionDecision) and body.committed:
-            yield from self._decided(entry.transactional_id, body, bounds)
+            yield from self._decided(entry.transactional_id, body, undecided)
             settled = {Producer(part.producer_id, part.epoch) for part in body.parts}
             for producer in settled | {Producer(body.producer_id, body.epoch)}:
-                for record in pending.get(producer, ()):
+                for record in undecided.pending.get(producer, ()):
                     yield from self._offsets(entry.transactional_id, record)
 
     def _know(self, producer_id: int) -> Iterator[Row]:
@@ -124,16 +138,18 @@ class _Folding:
             self._known.add(producer_id)
             yield self._row("known", producer_id=producer_id)
 
-    def _decided(self, transactional_id: str, body: TransactionDecision, bounds: _Bounds) -> Iterator[Row]:
+    def _decided(self, transactional_id: str, body: TransactionDecision, undecided: _Undecided) -> Iterator[Row]:
         for part in body.parts:
-            first = bounds.get(Producer(part.producer_id, part.epoch), {})
+            producer = Producer(part.producer_id, part.epoch)
+            first = undecided.bounds.get(producer, {})
+            producer_id, epoch = undecided.at_broker.get(producer, producer)
             for topic in part.topics:
                 for row in topic.partitions:
                     yield self._row(
                         "decided",
                         transactional_id=transactional_id,
-                        producer_id=part.producer_id,
-                        producer_epoch=part.epoch,
+                        producer_id=producer_id,
+                        producer_epoch=epoch,
                         batch_id=body.batch_id,
                         topic=topic.name,
                         partition=row.index,

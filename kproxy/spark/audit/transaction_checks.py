@@ -23,7 +23,8 @@ def torn_transactions(_: Limits) -> str:
         cast(max(last_sequence) as bigint) - min(base_sequence) + 1
           - cast(sum(cast(last_sequence as bigint) - base_sequence + 1) as bigint) as holes,
         cast(sum(records) as bigint) as records
-      from audit_batches where {SHOWN} and not is_control and {OF_KPROXY} group by {_PART}
+      from audit_batches b where {SHOWN} and not is_control
+        and exists (select 1 from named n where n.producer_id = b.producer_id) group by {_PART}
     ), judged_parts as (
       select n.transactional_id, n.batch_id, n.topic, n.partition, n.producer_id, n.producer_epoch,
         case when d.last_offset is null then 'all is missing'

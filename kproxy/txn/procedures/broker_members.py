@@ -27,6 +27,16 @@ class BrokerMemberPorts(NamedTuple):
     pauses: Callable[[], Pauses]
 
 
+def _explained(error: TxnError, slot: str, transactional_id: str) -> TxnError:
+    """The error, and what to do where the broker's ACLs are the cause."""
+    if error.error_code is not ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        return error
+    grant = "grant kproxy's principal Write and Describe on transactional ids that begin with kproxy-member-"
+    instead = f"or let kproxy decide: transactions.home {transactional_id}=kproxy,*=auto"
+    why = f"the brokers refuse {slot}: {grant}, {instead}"
+    return TxnError(error.error_code, why)
+
+
 class BrokerMembers:
     """Begins the transactions of the broker's that members write in."""
 
@@ -70,7 +80,7 @@ class BrokerMembers:
             except TxnError as error:
                 if error.error_code is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
                     self._slots.give_back(slot)
-                    raise
+                    raise _explained(error, slot, transactional_id) from error
                 if self._time.now() >= until:
                     raise
                 await backoff.pause()

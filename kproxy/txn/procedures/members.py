@@ -1,7 +1,7 @@
 """The members that join at this instance, and the producer ids that they take turns with."""
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final, NamedTuple, Protocol
 
 from kproxy.codec.messages import ErrorCode
@@ -31,6 +31,8 @@ class Joining(NamedTuple):
     client_id: str
     #: By when it will be prepared; of the id, too, where nobody has it.
     timeout_ms: int
+    #: Whether its data are to be in a transaction of the broker's where no rule says who decides the id.
+    prefers_broker: bool = False
 
 
 class MemberMaker(Protocol):
@@ -41,6 +43,35 @@ class MemberMaker(Protocol):
     ) -> Member:
         """A member that has not joined. TxnError."""
         ...
+
+
+class MakersByRule:
+    """The maker by the rule for the transactional id; without a rule by the member's wish.
+
+    A member that wishes for the broker is plain where the brokers don't serve transactions.
+    """
+
+    def __init__(
+        self,
+        plain: MemberMaker,
+        at_broker: MemberMaker,
+        is_at_broker: Callable[[str], bool | None],
+        brokers_serve: Callable[[], Awaitable[bool]],
+    ) -> None:
+        """``is_at_broker``: by a rule, None without one. ``brokers_serve``: whether brokers can keep members' data."""
+        self._plain = plain
+        self._at_broker = at_broker
+        self._is_at_broker = is_at_broker
+        self._brokers_serve = brokers_serve
+
+    async def maker(self, wanted: Joining) -> MemberMaker:
+        prefers_broker = wanted.prefers_broker
+        return self._at_broker if await self.is_at_broker(wanted.transactional_id, prefers_broker) else self._plain
+
+    async def is_at_broker(self, transactional_id: str, prefers_broker: bool) -> bool:
+        """Whether the data of such a member are in a transaction of the broker's. TxnError."""
+        by_rule = self._is_at_broker(transactional_id)
+        return by_rule if by_rule is not None else prefers_broker and await self._brokers_serve()
 
 
 class PlainMembers:
@@ -59,10 +90,10 @@ class Members:
     next one takes that with the next epoch.
     """
 
-    def __init__(self, tools: OwnerTools, makers: Callable[[str], MemberMaker]) -> None:
-        """Nobody has joined. ``makers``: of members, by their transactional id."""
+    def __init__(self, tools: OwnerTools, makers: MakersByRule) -> None:
+        """Nobody has joined."""
         self._tools = tools
-        self._makers = makers
+        self.makers = makers
         self._free: deque[tuple[str, Producer]] = deque(maxlen=_MOST_FREE)
 
     async def join(self, wanted: Joining) -> Member:
@@ -100,9 +131,9 @@ class Members:
 
     async def _make(self, wanted: Joining) -> Member:
         transactional_id = wanted.transactional_id
+        maker = await self.makers.maker(wanted)
         producer = await self._producer(transactional_id)
-        make = self._makers(transactional_id).make
-        return await make(transactional_id, wanted.name, producer, self._tools, wanted.timeout_ms)
+        return await maker.make(transactional_id, wanted.name, producer, self._tools, wanted.timeout_ms)
 
     def leave(self, member: Member) -> None:
         """The member is prepared or given up; its producer id is for the next one."""

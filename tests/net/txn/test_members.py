@@ -15,7 +15,7 @@ from kproxy.txn.ids import BLOCK_EPOCHS, LAST_EPOCH, Producer
 from kproxy.txn.log_records import Entry, RecordKind
 from kproxy.txn.procedures.member import Member
 from kproxy.txn.procedures.member_transaction import MemberTransaction
-from kproxy.txn.procedures.members import Joining, Members, PlainMembers
+from kproxy.txn.procedures.members import Joining, MakersByRule, Members, PlainMembers
 from kproxy.txn.requests import Written
 from kproxy.txn.txn_error import TxnError
 from kproxy.txn.verdict import Verdict
@@ -522,6 +522,7 @@ class Brokers:
         self.results = list(results)
         self.made: list[tuple[str, str, Producer, int]] = []
         self.done: list[str] = []
+        self.serve = True
 
     async def make(self, transactional_id: str, name: str, producer: Producer, _: object, timeout_ms: int) -> Any:
         self.made.append((transactional_id, name, producer, timeout_ms))
@@ -534,16 +535,20 @@ class Brokers:
         self.done.append("leave")
 
 
-def wanted(name: str = "m", *, transactional_id: str = "id") -> Joining:
-    return Joining(transactional_id, name, None, "first", 5_000)
+def wanted(name: str = "m", *, transactional_id: str = "id", prefers_broker: bool = False) -> Joining:
+    return Joining(transactional_id, name, None, "first", 5_000, prefers_broker)
 
 
 def members_at(at: Instance, brokers: Brokers) -> Members:
-    """Members of "own" are plain."""
+    """Members of "own" are plain, and those of "auto" what they wish for."""
 
-    def makers(name: str) -> Any:
-        return PlainMembers() if name == "own" else brokers
+    def is_at_broker(name: str) -> bool | None:
+        return {"own": False, "auto": None}.get(name, True)
 
+    async def brokers_serve() -> bool:
+        return brokers.serve
+
+    makers = MakersByRule(PlainMembers(), brokers, is_at_broker, brokers_serve)
     return Members(at.transactions.coordinator.log._tools, makers)
 
 
@@ -556,6 +561,18 @@ class TestJoining:
                 assert isinstance(await members.join(wanted("n", transactional_id="own")), Member)
                 await members.join(wanted())
             assert [(row[0], row[1], row[3]) for row in brokers.made] == [("id", "m", 5_000)]
+
+    async def test_without_a_rule_its_wish_counts_where_brokers_serve_transactions(self) -> None:
+        async with stage() as cast:
+            brokers = Brokers()
+            members = members_at(await cast.instance(), brokers)
+            with trio.fail_after(PATIENCE):
+                await members.join(wanted("a", transactional_id="own", prefers_broker=True))
+                await members.join(wanted("b", transactional_id="auto"))
+                await members.join(wanted("c", transactional_id="auto", prefers_broker=True))
+                brokers.serve = False
+                await members.join(wanted("d", transactional_id="auto", prefers_broker=True))
+            assert [row[1] for row in brokers.made] == ["c"]
 
     async def test_one_that_others_came_before_tries_again_with_the_next_epoch(self) -> None:
         async with stage() as cast:

@@ -4,14 +4,17 @@ from typing import Any
 
 from kproxy.codec.messages import Message
 from kproxy.spark.audit.log_fold import LogRecord, decoded_row, fold_log
+from kproxy.txn.ids import Producer
 from kproxy.txn.log_records import Entry, RawRecord, encode
 from kproxy.txn.snapshot import snapshot_records
 from kproxy.txn.view import LogPosition
+from kproxy.txn.view_values import BrokerTransaction
 from kproxy.txn.views import Views
 from tests.txn.bodies import (
     claim,
     decision,
     member,
+    native_member,
     offsets,
     partitions,
     prepare,
@@ -54,6 +57,19 @@ def test_what_a_committed_transaction_wrote_and_where_it_may_begin() -> None:
     assert facts("decided", records, *names) == [("loader", "b-1", *P0, *PLACE, 11, 4)]
     assert facts("decided", records, "at", "log_offset") == [(at(2), 2)]
     assert facts("part", records, "state") == []
+
+
+def test_data_of_a_member_at_the_broker_have_the_broker_s_producer_id() -> None:
+    at_broker = BrokerTransaction("kproxy-member-a-1", Producer(4001, 7), 2, 60_000)
+    records = log(
+        claim(1, P0),
+        native_member(1, P0, M0, 9, "task-1", at_broker),
+        partitions(9, M0, {PLACE: 4}),
+        prepare(9, M0),
+        decision(1, P0, True, [M0], copies={M0: {PLACE: {0: 10}}}),
+    )
+    names = ("producer_id", "producer_epoch", "topic", "partition", "offset", "bound")
+    assert facts("decided", records, *names) == [(4001, 7, *PLACE, 11, 4)]
 
 
 def test_a_decision_that_does_not_count_decides_nothing() -> None:

@@ -36,6 +36,8 @@ BATCHES = [
     ours("not-seen", 0, 15, 0, visibility="aborted"),
     ours("of-another-epoch", 0, 15, 0, producer_epoch=9),
     ours("edges", 95, 10, 5),
+    batch("at-broker", 0, 15, producer_id=4001, producer_epoch=7, base_sequence=0, last_sequence=14),
+    batch("at-broker-torn", 0, 15, producer_id=4001, producer_epoch=8, base_sequence=0, last_sequence=14),
     # undecided
     batch("stuck", 0, 5),
     batch("stuck", 5, 5, producer_id=9, **OLD),
@@ -52,6 +54,8 @@ FACTS = [
     decided("whole", 21, producer_epoch=1),
     decided("nobody-looks", 9),
     *(decided(topic, 15) for topic in ("all", "end", "middle", "beginning", "not-seen", "of-another-epoch")),
+    decided("at-broker", 15, producer_id=4001, producer_epoch=7),
+    decided("at-broker-torn", 15, producer_id=4001, producer_epoch=7),
     decided("edges", 100, producer_epoch=3),
     decided("edges", 205, producer_epoch=4),
     decided("edges", 105, bound=90),
@@ -80,7 +84,7 @@ def torn(given: Engine) -> Found:
     return Found(given, torn_transactions(LIMITS))
 
 
-@pytest.mark.parametrize("topic", ["whole", "nobody-looks", "edges"])
+@pytest.mark.parametrize("topic", ["whole", "nobody-looks", "edges", "at-broker"])
 def test_nothing_is_torn(torn: Found, topic: str) -> None:
     assert torn.of(topic, "fault") == []
 
@@ -98,6 +102,10 @@ def test_nothing_is_torn(torn: Found, topic: str) -> None:
 )
 def test_torn_transactions(torn: Found, topic: str, fault: str) -> None:
     assert torn.of(topic, "transactional_id", "producer_id", "fault") == [("loader", OURS, fault)]
+
+
+def test_a_torn_transaction_of_the_broker_s(torn: Found) -> None:
+    assert torn.of("at-broker-torn", "producer_id", "fault") == [(4001, "all is missing")]
 
 
 def test_what_waits_too_long_is_reported(given: Engine) -> None:

@@ -94,7 +94,7 @@ class BrokerSide:
         return Deadlines(log, self._stats, lambda: time.likely_ms, report)
 
     async def describe(self) -> bool:
-        """Whether brokers describe transactions (KIP-664). TxnError."""
+        """Whether brokers describe transactions (KIP-664), and so serve them. TxnError."""
         try:
             broker = self._cluster.any_broker()
             return broker is None or ApiKey.DESCRIBE_TRANSACTIONS in await self._cluster.versions(broker)
