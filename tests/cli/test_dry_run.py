@@ -39,8 +39,9 @@ def test_it_says_what_run_would_do_and_does_nothing(capsys: Out) -> None:
     [broker] = found["brokers"]
     assert (broker["address"], broker["error"]) == (bootstrap, None)
     assert broker["port"] in range(listen + 1, listen + 4)
-    # The second run found neither topic: the first has created none.
-    assert [row["name"] for row in found["topics"]] == ["__kproxy_producer_state", "__kproxy_transaction_state"]
+    # The second run found none of the topics: the first has created none.
+    names = [row["name"] for row in found["topics"]]
+    assert names == ["__kproxy_producer_state", "__kproxy_transaction_state", "__kproxy_fleet"]
     assert found["worst"] == "warn"
 
 
