@@ -50,7 +50,7 @@ async def resend_all(connection: "Connection", batches: Unsettled) -> None:
         raise
     finally:
         pool.close()
-    batches.recovered()
+    batches.recovered(connection.cluster.network.wall())
 
 
 class _TrackResend:
@@ -76,7 +76,7 @@ class _TrackResend:
                 await self._resend(step)
             self._connection.stats.produce.epoch_bumps += self._track.epoch - epoch
             epoch = self._track.epoch
-            self._batches.progressed()
+            self._batches.progressed(self._cluster.network.wall())
             await self._connection.flush_client()
         self._connection.stats.produce.epoch_bumps += self._track.epoch - epoch
 
@@ -123,7 +123,7 @@ class _TrackResend:
     def _give_up(self, error_code: int) -> None:
         copies = self._track.give_up(error_code)
         if copies:
-            self._batches.left_unfenced(self._track, copies)
+            self._batches.left_unfenced(self._track, copies, self._cluster.network.wall())
 
     async def _found(self, place: tuple[str, int]) -> dict[tuple[int, int], int]:
         """The track's batches in the log; what can't be read counts as missing: no record may be lost for it."""

@@ -164,7 +164,7 @@ class Upstream:
             self._cluster.count_error("disconnected", self._broker)
         if self._broker is not None:
             self._broker.versions = None
-        self._session.disconnected()
+        self._session.disconnected(trio.current_time() + self._wall)
         if self._connection.config.clients_log_in:
             self._connection.happens(ConnectionEvent.LOGIN_LOST)
             self._session.close()

@@ -140,7 +140,10 @@ class WaitForLog:
 
 
 class Unsettled(Protocol):
-    """The batches of a session that have to be sent again. The session takes no request meanwhile."""
+    """The batches of a session that have to be sent again. The session takes no request meanwhile.
+
+    ``now`` is in seconds since the epoch.
+    """
 
     @property
     def by_id(self) -> bool:
@@ -156,16 +159,16 @@ class Unsettled(Protocol):
     def requeue(self) -> bool:
         """Without a connection to the broker, adds the batches that were never sent. True if there are some."""
 
-    def progressed(self) -> None:
+    def progressed(self, now: float) -> None:
         """Answers the requests whose outcome has become known."""
 
     def led_elsewhere(self, key: TrackKey) -> None:
         """Records that the broker of the client's port does not lead a partition: a retry is answered so."""
 
-    def left_unfenced(self, track: Track, copies: frozenset[tuple[int, int]]) -> None:
+    def left_unfenced(self, track: Track, copies: frozenset[tuple[int, int]], now: float) -> None:
         """Records that copies of batches that were given up may still be written: (epoch, sequence) of each."""
 
-    def recovered(self) -> None:
+    def recovered(self, now: float) -> None:
         """Every outcome is known: the session continues."""
 
     def abandon(self) -> None:

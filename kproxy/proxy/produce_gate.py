@@ -714,12 +714,13 @@ class ProduceGate:
         """Records that the broker of the client's port does not lead a partition: a retry is answered so."""
         self.producer.refusals.expect(key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def left_unfenced(self, track: Track, copies: frozenset[tuple[int, int]]) -> None:
+    def left_unfenced(self, track: Track, copies: frozenset[tuple[int, int]], now: float) -> None:
         """Has the copies fenced, and searched for, before this producer uses the partition again."""
+        self._ctx.now = now
         if self.member is not None:
             epochs = [epoch for epoch, _ in copies]
             lane = Suspect(track.producer_id, min(epochs), max(epochs), copies)
-            self.member.ledger.suspect(track.key, lane, self._ctx.now)
+            self.member.ledger.suspect(track.key, lane, now)
 
     def _recover(self) -> None:
         if not self.recovering:
@@ -730,8 +731,9 @@ class ProduceGate:
         """The partitions whose batches have to be sent again."""
         return self.producer.lane.unsettled() if self.producer.lane is not None else []
 
-    def progressed(self) -> None:
+    def progressed(self, now: float) -> None:
         """Answers what has become definite while the shell sends again."""
+        self._ctx.now = now
         self.producer.recount()
         self._finish_calls()
 
@@ -753,8 +755,9 @@ class ProduceGate:
         """
         self.producer.drop()
 
-    def recovered(self) -> None:
+    def recovered(self, now: float) -> None:
         """Records that every outcome is known; continues with what waits."""
+        self._ctx.now = now
         self.recovering = False
         self.producer.recount()
         if self._link.connected:

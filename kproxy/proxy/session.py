@@ -712,8 +712,9 @@ class Session:
         self._lowered(waiting.slot, waiting.handler, waiting.exchange, answer, None)
         return None
 
-    def disconnected(self) -> None:
+    def disconnected(self, now: float) -> None:
         """Notes that the broker's connection ended. Batches are sent again; what else is owed ends the client's."""
+        self._ctx.now = now
         link = self._link
         link.connected = False
         self._gate.new_broker()

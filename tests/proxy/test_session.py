@@ -32,6 +32,8 @@ from kproxy.codec._generated.share_fetch import ShareFetchRequest
 from kproxy.codec.batch import iter_records
 from kproxy.codec.header import encode_response
 from kproxy.codec.messages import ApiKey, ErrorCode
+from kproxy.dedup.lanes import Send, Track
+from kproxy.dedup.losses import KnownEnds, Loss
 from kproxy.dedup.producer_ids import KPROXY_BIT
 from kproxy.errors import LocalProtocolError, RemoteProtocolError
 from kproxy.proxy.commands import AwaitProgress, Close, Connect, Encode, LeaseProducerId, Resend
@@ -358,23 +360,40 @@ def test_a_lost_connection_keeps_batches_and_fails_what_else_is_owed() -> None:
     play.ask(produce(batch(b"a")), 8)
     play.ask(HeartbeatRequest(), 0)
     play.upstream()
-    play.session.disconnected()
+    play.session.disconnected(3.0)
     assert play.gate.recovering
     assert play.gate.producer.in_flight == 0
     assert play.stats.produce.sends_in_flight == 0
     assert play.commands() == [Resend(play.gate)]  # the connection stays open: the batch's response comes first
     (track,) = play.gate.unsettled()
     track.answered(track.sends[0], 0, 5, -1)
-    play.gate.progressed()
+    play.gate.progressed(4.0)
     assert results(play.answer()) == [(0, 5)]
     assert play.commands() == [Close()]
+
+
+def test_a_success_of_a_batch_that_was_sent_again_counts_from_when_it_was_received() -> None:
+    """Else what another client was taken after the last request of this one, and written before, looks like a loss."""
+    play, losses = Play(), list[Loss]()
+    configure(play.ctx, ends=KnownEnds(losses.append))
+    play.ask(produce(batch(b"a")), 8)
+    play.session.disconnected(3.0)
+    (track,) = play.gate.unsettled()
+    track.answered(track.sends[0], 0, 9, -1)
+    play.gate.progressed(5.0)
+    other = Send(Track(track.key, 7, 0), memoryview(b""), 1, 4.5, 0, 0, base_offset=4)
+    play.ctx.services.ends.written([other], 6.0)
+    assert losses == []
+    other.taken_at = 5.5
+    play.ctx.services.ends.written([other], 6.0)
+    assert [loss.records for loss in losses] == [6]
 
 
 def test_batches_are_sent_again_once_whatever_else_is_lost() -> None:
     play = Play()
     play.ask(produce(batch(b"a")), 8)
     play.ask(produce(batch(b"b")), 8)
-    play.session.disconnected()
+    play.session.disconnected(3.0)
     assert play.commands() == [Resend(play.gate)]
     play.gate.abandon()
     assert not play.commands()
@@ -384,7 +403,7 @@ def test_a_session_that_gave_up_holds_nothing_and_takes_nothing_more() -> None:
     play = Play()
     play.ask(produce(batch(b"a")), 8)
     play.ask(produce(batch(b"b")), 8)
-    play.session.disconnected()
+    play.session.disconnected(3.0)
     play.gate.abandon()
     assert not (play.gate.producer.is_open or play.gate.producer.waits)
     assert play.ask(produce(batch(b"c")), 8) == AwaitProgress()
@@ -402,13 +421,13 @@ def test_nothing_is_taken_while_batches_are_sent_again_and_what_waited_joins_the
     play.ask(produce(batch(b"a")), 8)
     play.ask(produce(batch(b"b")), 8)
     play.upstream()
-    play.session.disconnected()
+    play.session.disconnected(3.0)
     assert play.ask(HeartbeatRequest(), 0) == AwaitProgress()
     for offset in (5, 6):
         (track,) = play.gate.unsettled()
         track.answered(track.sends[0], 0, offset, -1)
         assert play.gate.requeue() is (offset == 5)
-    play.gate.recovered()
+    play.gate.recovered(4.0)
     assert [results(answer) for answer in play.answers()] == [[(0, 5)], [(0, 6)]]
     assert play.stats.produce.sends_in_flight == 0
     assert play.stats.produce.batches_stamped == 2
@@ -421,7 +440,7 @@ def test_an_unreadable_answer_leaves_its_batches_to_be_sent_again() -> None:
     _, correlation_id, _ = play.sent()
     with pytest.raises(RemoteProtocolError):
         play.session.response(bytearray(b"\0\0\0\x0c" + correlation_id.to_bytes(4, "big") + b"\x7f" * 8), 2.0)
-    play.session.disconnected()
+    play.session.disconnected(3.0)
     assert play.gate.producer.in_flight == 0
     assert len(play.gate.unsettled()) == 1
 

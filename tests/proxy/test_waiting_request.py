@@ -88,7 +88,7 @@ def test_it_begins_again_over_another_broker_which_may_serve_less() -> None:
     older = {**KAFKA_44, ApiKey.PRODUCE: (0, 6)}
     happens = [play.session.disconnected, lambda: play.session.connected(KAFKA_44, 1)]
     assert commands(waiting, *happens) == [LeaseProducerId(), Connect(), LeaseProducerId()]
-    play.session.disconnected()
+    play.session.disconnected(3.0)
     waiting.resume(3.0)
     play.session.connected(older, 2)
     with pytest.raises(RemoteProtocolError, match="newest served is v6"):
@@ -97,7 +97,7 @@ def test_it_begins_again_over_another_broker_which_may_serve_less() -> None:
 
 def test_what_is_malformed_is_seen_before_a_broker_is_asked_for() -> None:
     play = Play()
-    play.session.disconnected()
+    play.session.disconnected(3.0)
     assert ask(play, HeartbeatRequest(), 0).command == Connect()
     with pytest.raises(RemoteProtocolError):
         play.session.request(bytearray(b"\0\0\0\x02\0\x0c"), 1.0)

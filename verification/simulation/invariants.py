@@ -48,6 +48,7 @@ CAUSE = "no error without a cause"
 FAILED = "kproxy does not fail"
 UNANSWERED = "what wants no answer is written"
 ALTERED = "a record is written as it was sent"
+NOT_LOST = "no record is reported as lost that the log holds"
 
 INVARIANTS = (
     LOST,
@@ -63,6 +64,7 @@ INVARIANTS = (
     CAUSE,
     FAILED,
     UNANSWERED,
+    NOT_LOST,
 )
 
 _CONTROL = 0x20

@@ -187,7 +187,7 @@ def test_other_responses_of_the_connection_do_not_wait_for_a_topic() -> None:
 def test_the_connection_ends_where_the_broker_is_lost_while_it_waits() -> None:
     play, _ = asked(0)
     command = waiting(play)
-    play.session.disconnected()
+    play.session.disconnected(3.0)
     play.session.resume(command, 2.1)
     assert not play.answers()
     assert Close() in play.commands()

@@ -307,7 +307,7 @@ def test_what_may_be_different_by_now_is_checked_for_each_request(changes: str) 
     elif changes == "topics":
         play.ctx.services.cluster.own_topic_ids.add(b"t")
     else:
-        play.session.disconnected()
+        play.session.disconnected(3.0)
         play.session.connected(SERVED, 1)
     play.ask(produce(data(base_sequence=6), transactional_id="id"), 8)
     assert all(isinstance(one, WarnOfRefusal) for one in play.commands())
