@@ -69,15 +69,17 @@ class Upstream:
     def check(self, now: float) -> None:
         """Ends a connection on which a batch has no response in time: it is sent again over another one.
 
-        A response that kproxy has not read, because its client is slow or memory is short, is in time.
+        The cluster probes its broker before that. A response that kproxy has not read, because its client is slow or
+        memory is short, is in time.
         """
         producer, io = self._session.producer, self._io
         limit_ms = self._connection.config.upstream_request_timeout_ms + producer.longest_timeout_ms
-        if not producer.in_flight or now <= self.answered_at + _SUSPECT_SECONDS or io is None or io.pending():
+        limit, waited = limit_ms / 1000, now - self.answered_at
+        if not producer.in_flight or waited <= min(limit, _SUSPECT_SECONDS) or io is None or io.pending():
             return
-        if self._broker is not None:
+        if waited > _SUSPECT_SECONDS and self._broker is not None:
             self._cluster.suspect(self._broker.address)
-        if now > self.answered_at + limit_ms / 1000:
+        if waited > limit:
             self._cluster.count_error("timeout", self._broker)
             io.close()
 
