@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("kproxy.connection")
 
+#: A broker that has not answered a batch for so long may hang.
+_SUSPECT_SECONDS = 2.0
 #: Responses longer than this go to the client while they come.
 _STREAM_FROM = 32_768
 LARGEST_FRAME = (1 << 31) - 1
@@ -67,11 +69,17 @@ class Upstream:
     def check(self, now: float) -> None:
         """Ends a connection on which a batch has no response in time: it is sent again over another one.
 
-        A response that kproxy has not read, because its client is slow or memory is short, is in time.
+        The cluster probes its broker before that. A response that kproxy has not read, because its client is slow or
+        memory is short, is in time.
         """
         producer, io = self._session.producer, self._io
         limit_ms = self._connection.config.upstream_request_timeout_ms + producer.longest_timeout_ms
-        if producer.in_flight and now > self.answered_at + limit_ms / 1000 and io is not None and not io.pending():
+        limit, waited = limit_ms / 1000, now - self.answered_at
+        if not producer.in_flight or waited <= min(limit, _SUSPECT_SECONDS) or io is None or io.pending():
+            return
+        if waited > _SUSPECT_SECONDS and self._broker is not None:
+            self._cluster.suspect(self._broker.address)
+        if waited > limit:
             self._cluster.count_error("timeout", self._broker)
             io.close()
 

@@ -255,6 +255,36 @@ async def test_a_broker_that_hangs_is_down_since_it_was_asked() -> None:
         assert first.down.since_ms < asked_ms + 15_000 <= second.down.since_ms
 
 
+async def test_a_broker_that_hangs_with_a_batch_is_down_within_seconds_and_up_again_at_once() -> None:
+    async with watched() as (proxy, facts), await proxy.client(1) as client:
+        await client.call(produce("orders", b"a"), 3)
+        go = trio.Event()
+
+        async def hang(_: Any) -> None:
+            await go.wait()
+
+        for key in (ApiKey.PRODUCE, ApiKey.API_VERSIONS):
+            proxy.brokers.control(key, hang)
+        await client.send(produce("orders", b"b"), 3)
+        began = trio.current_time()
+        await eventually(lambda: not facts.brokers().rows[0].up)
+        assert trio.current_time() - began < 15
+        [row] = facts.status().troubles
+        assert "did not answer a probe within 4 s" in row.detail
+        assert facts.brokers().rows[1].up
+        go.set()
+        await eventually(lambda: facts.brokers().rows[0].up)
+
+
+async def test_a_batch_that_waits_for_replicas_is_no_sign_that_its_broker_hangs() -> None:
+    async with watched() as (proxy, facts), await proxy.client(1) as client:
+        proxy.brokers.control(ApiKey.PRODUCE, lambda _: Delay(20))
+        await client.send(produce("orders", b"a"), 3)
+        for _ in range(19):
+            await trio.sleep(1)
+            assert facts.status().troubles == []
+
+
 async def test_a_broker_that_the_others_do_not_name_is_down() -> None:
     async with watched() as (proxy, facts):
         await proxy.fake.stop_broker(2)

@@ -15,7 +15,7 @@ from kproxy.config.broker_options import BrokerOptions
 from kproxy.dedup.producer_ids import is_reserved_producer_id
 from kproxy.errors import RemoteProtocolError
 from kproxy.net.brokers.backoff import Backoff
-from kproxy.net.brokers.broker_client import M, as_it_is
+from kproxy.net.brokers.broker_client import BrokerClient, M, as_it_is
 from kproxy.net.brokers.cluster_identity import ClusterIdentity
 from kproxy.net.brokers.contacts import Contacts
 from kproxy.net.brokers.coordinators import Coordinators
@@ -40,6 +40,11 @@ _PRODUCER_ID_TRIES = 30
 _SPREAD: Final = 0.2
 #: Connections of kproxy's own to one broker.
 _MOST_CONNECTIONS: Final = 4
+#: A broker that owes a response is asked for its versions over a new connection, which every broker answers at once:
+#: within so long, and then not again for so long.
+PROBE_SECONDS: Final = 4.0
+_PROBE_AGAIN_SECONDS: Final = 15.0
+_LOOK_FOR_SUSPECTS_SECONDS: Final = 1.0
 #: A broker that has ended kproxy's connection, or did not answer, is asked again after so long.
 LOOK_SECONDS: Final = 2.0
 
@@ -82,6 +87,9 @@ class Cluster:
         #: Brokers for which no port was free; tried again at each refresh, not at each response that names them.
         self._portless: set[int] = set()
         self._outdated = trio.Event()
+        #: Brokers that owe a response, by address, and until when those that were probed are left alone (trio's clock).
+        self._suspects: set[Address] = set()
+        self._probed: dict[Address, float] = {}
 
     # -- members
 
@@ -92,6 +100,7 @@ class Cluster:
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_members)
+            nursery.start_soon(self._watch_suspects)
             await self._keep_fresh(task_status)
 
     async def _keep_fresh(self, task_status: trio.TaskStatus[None]) -> None:
@@ -167,6 +176,34 @@ class Cluster:
                 pass
         except (OSError, RemoteProtocolError) as error:
             self.count_error("connect", broker, error)
+
+    def suspect(self, address: Address) -> None:
+        """Probes a broker that has owed a response for some seconds: it may hang, or the response takes its time."""
+        self._suspects.add(address)
+
+    async def _watch_suspects(self) -> None:
+        """Probes the suspects, for ever; what clients wait for is left as it is."""
+        while True:
+            await trio.sleep(_LOOK_FOR_SUSPECTS_SECONDS)
+            now = trio.current_time()
+            suspects, self._suspects = self._suspects, set()
+            async with trio.open_nursery() as nursery:
+                for address in suspects:
+                    if self.contacts.silence(address) is None and now >= self._probed.get(address, 0.0):
+                        self._probed[address] = now + _PROBE_AGAIN_SECONDS
+                        nursery.start_soon(self._probe, address)
+
+    async def _probe(self, address: Address) -> None:
+        config = self._config
+        limits = config.upstream_connect_timeout_ms, config.upstream_request_timeout_ms
+        try:
+            with trio.fail_after(PROBE_SECONDS):
+                (await BrokerClient.open(self.network, address, *limits, self.room)).close()
+        except trio.TooSlowError:
+            error = OSError(f"{address} did not answer a probe within {PROBE_SECONDS:g} s")
+            self.contacts.failed(address, error, PROBE_SECONDS)
+        except (OSError, RemoteProtocolError) as error:
+            self.contacts.failed(address, error)
 
     def refresh_soon(self) -> None:
         """Asks for a refresh soon: something that was believed of the brokers turned out wrong."""
