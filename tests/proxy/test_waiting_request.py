@@ -79,14 +79,14 @@ def test_what_is_in_the_way_of_any_request_is_in_its_way_before_each_step() -> N
         play.session.lease(Lane(PID))
         play.gate.recovering = True
 
-    assert commands(waiting, lease, play.gate.recovered) == [LeaseProducerId(), AwaitProgress(), None]
+    assert commands(waiting, lease, lambda: play.gate.recovered(3.0)) == [LeaseProducerId(), AwaitProgress(), None]
 
 
 def test_it_begins_again_over_another_broker_which_may_serve_less() -> None:
     play = unleased()
     waiting = ask(play, produce(batch(b"a")), 7)
     older = {**KAFKA_44, ApiKey.PRODUCE: (0, 6)}
-    happens = [play.session.disconnected, lambda: play.session.connected(KAFKA_44, 1)]
+    happens = [lambda: play.session.disconnected(3.0), lambda: play.session.connected(KAFKA_44, 1)]
     assert commands(waiting, *happens) == [LeaseProducerId(), Connect(), LeaseProducerId()]
     play.session.disconnected(3.0)
     waiting.resume(3.0)
