@@ -19,6 +19,7 @@ from kproxy import __version__
 from kproxy.codec import accelerator
 from kproxy.config import Config, ConfigError, ExitCode, Loaded, StartupError, show, startup_error
 from kproxy.config.os_limits import may_open, open_files_for
+from kproxy.control.addresses_in_use import until_free
 from kproxy.control.listeners import InFlight, serve_control, serve_http
 from kproxy.control.logging import Logs
 from kproxy.control.serving import unix_listener
@@ -100,6 +101,8 @@ async def _main(settings: Settings, logs: Logs, *, replace: bool) -> int:
     config = settings.config
     path = config.handover_socket if replace else None
     predecessor = None if path is None else await _find(path, config)
+    if predecessor is None:
+        await until_free(config)
     process = _Process(settings, logs, predecessor, replace=replace)
     try:
         async with trio.open_nursery() as nursery:

@@ -238,7 +238,7 @@ async def test_an_address_in_use_is_one_clear_line_and_an_exit_code(tmp_path: Pa
     command = [sys.executable, "-m", "kproxy", "run", "--bootstrap-servers", "127.0.0.1:1", "--http", "off"]
     with trio.fail_after(PATIENCE_S):
         done = await trio.run_process(
-            [*command, "--listen", f"127.0.0.1:{port}"],
+            [*command, "--listen", f"127.0.0.1:{port}", "--shutdown-grace-ms", "100"],
             capture_stderr=True,
             check=False,
             cwd=tmp_path,
@@ -246,7 +246,8 @@ async def test_an_address_in_use_is_one_clear_line_and_an_exit_code(tmp_path: Pa
         )
     await listeners[0].aclose()
     assert done.returncode == ExitCode.CANNOT_BIND
-    [error] = done.stderr.splitlines()  # that there may be few open files is no reason
+    [waits, error] = done.stderr.splitlines()  # that there may be few open files is no reason
+    assert b"another process listens at an address of this one; waiting" in waits
     assert error.startswith(f"kproxy: cannot listen on listen = '127.0.0.1:{port}': ".encode())
     assert b"Traceback" not in done.stderr
 

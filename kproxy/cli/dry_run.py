@@ -1,7 +1,5 @@
 """``kproxy run --dry-run``: what run would do with these options at this cluster; nothing listens."""
 
-import errno
-import socket
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -9,8 +7,9 @@ from kproxy.cli.config_commands import report
 from kproxy.cli.config_files import load_files
 from kproxy.cli.doctor_command import as_rows, exit_code, print_results
 from kproxy.cli.output import new_console, new_facts, new_table, show, waiting
-from kproxy.config import Address, Config, Loaded
+from kproxy.config import Config, Loaded
 from kproxy.config import show as show_value
+from kproxy.control.addresses_in_use import refusal, tcp_addresses
 from kproxy.doctor.examination import CheckResult, examine, look, worst
 from kproxy.doctor.examined import Examined
 from kproxy.doctor.findings import Level, fail
@@ -62,24 +61,11 @@ def _taken(config: Config, examined: Examined) -> Iterator[CheckResult]:
     """The addresses of this host that another program has; a kproxy that runs with these options may."""
     if examined.running is not None:
         return
-    for name, address in (("listen", config.listen), ("http", config.http), ("control.http", config.control_http)):
-        if address is not None and (reason := _refusal(address)):
+    for name, address in tcp_addresses(config):
+        if (error := refusal(address)) is not None:
             advice = f"stop the program that has it, or give {name} another address"
+            reason = error.strerror or str(error)
             yield CheckResult(_CHECK, fail(f"run cannot listen at {name} = '{address}': {reason}", advice))
-
-
-def _refusal(address: Address) -> str | None:
-    """Why nobody can listen there; None if one can. The address is taken for a moment, and no client can connect."""
-    kind = socket.AF_INET6 if ":" in address.host or not address.host else socket.AF_INET
-    try:
-        with socket.socket(kind, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((address.host, address.port))
-    except OSError as error:
-        if error.errno == errno.EAFNOSUPPORT:
-            return None
-        return error.strerror or str(error)
-    return None
 
 
 def _broker(config: Config, row: Any) -> dict[str, Any]:

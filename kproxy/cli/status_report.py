@@ -43,6 +43,8 @@ def print_status(found: _Fact, brokers: _Fact) -> None:
 
 def _status_lines(found: _Fact) -> Iterator[tuple[str, str]]:
     yield "state", "ready" if found["ready"] else f"not ready: {'; '.join(found['reasons'])}"
+    for row in found.get("troubles", ()):  # an older kproxy does not say
+        yield "wrong now", _trouble(row)
     yield "running for", span(found["now_ms"] - found["started_ms"])
     yield "clients at", f"{found['listen']}, brokers from {found['bootstrap_servers']}"
     yield "connections", f"{found['connections']:,} of at most {found['max_connections']:,}"
@@ -101,6 +103,11 @@ def print_rows(
         console.print(f"--wide also prints: {', '.join(left_out)}")
     if found is not None and found["total"] > len(rows):
         console.print(f"and {found['total'] - len(rows):,} more")
+
+
+def _trouble(row: _Fact) -> str:
+    since = "" if row["since_ms"] is None else f" since {moment(row['since_ms'])} UTC"
+    return f"{row['what']}{since}{': ' if row['detail'] else ''}{row['detail']}"
 
 
 def _down(row: _Fact) -> str:

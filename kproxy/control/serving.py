@@ -1,6 +1,5 @@
 """Listening sockets and their HTTP server, which is imported when its first client connects."""
 
-import errno
 import socket
 import ssl
 import stat
@@ -14,6 +13,7 @@ import trio
 
 from kproxy.config import Address, cannot_listen
 from kproxy.config.os_limits import http_connections
+from kproxy.control.addresses_in_use import is_listening
 from kproxy.control.places import Limits
 from kproxy.heap import trim
 
@@ -152,10 +152,6 @@ def _clear_away(option: str, path: Path) -> None:
             raise cannot_listen(option, path, "a file that is not a socket has this name")
     except FileNotFoundError:
         return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        # A living one whose queue is full must not be waited for.
-        probe.setblocking(False)
-        result = probe.connect_ex(str(path))
-    if result != errno.ECONNREFUSED:
+    if is_listening(path):
         raise cannot_listen(option, path, "another process listens there")
     path.unlink()

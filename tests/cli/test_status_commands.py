@@ -11,6 +11,7 @@ from kproxy.cli import main
 from kproxy.config import Address, Config, ExitCode
 from kproxy.control.fact_routes import fact_routes
 from kproxy.control.listeners import serve_control, serve_http
+from kproxy.proxy.facts import Trouble
 from kproxy.proxy.stats import Stats
 from tests.control.fake_facts import FakeFacts
 from tests.control.fake_transactions import FakeTransactions
@@ -20,6 +21,10 @@ from tests.control.fake_transactions import FakeTransactions
 def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("KPROXY_CONTROL_SOCKET", "KPROXY_CONTROL_TOKEN_FILE", "KPROXY_HTTP"):
         monkeypatch.delenv(name, raising=False)
+
+
+def main_ok(arguments: list[str]) -> None:
+    assert main(arguments) == ExitCode.OK
 
 
 async def beside(tmp_path: Path, facts: FakeFacts, work: Callable[[Address, Path], None]) -> None:
@@ -61,6 +66,17 @@ async def test_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     ):
         assert words in out
     assert err == ""
+
+
+async def test_status_says_first_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    facts = FakeFacts()
+    outage = Trouble("no broker answers", 1_700_000_010_000, "connection refused; tried again", severe=True)
+    refused = Trouble("connections were refused", None, "", severe=False)
+    facts.the_status = facts.the_status._replace(troubles=[outage, refused])
+    await beside(tmp_path, facts, lambda _, control: main_ok(["status", "--socket", str(control)]))
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    at = lines.index("wrong now no broker answers since 2023-11-14 22:13:30 UTC: connection refused; tried again")
+    assert lines[at + 1] == "wrong now connections were refused"
 
 
 async def test_a_narrow_terminal_shows_fewer_columns_unless_asked_for_all(

@@ -187,9 +187,10 @@ class Cluster:
             await trio.sleep(_LOOK_FOR_SUSPECTS_SECONDS)
             now = trio.current_time()
             suspects, self._suspects = self._suspects, set()
+            self._probed = {address: until for address, until in self._probed.items() if now < until}
             async with trio.open_nursery() as nursery:
                 for address in suspects:
-                    if self.contacts.silence(address) is None and now >= self._probed.get(address, 0.0):
+                    if self.contacts.silence(address) is None and address not in self._probed:
                         self._probed[address] = now + _PROBE_AGAIN_SECONDS
                         nursery.start_soon(self._probe, address)
 
