@@ -11,7 +11,7 @@ import trio
 
 from kproxy.config import Address, Config
 
-log = structlog.get_logger("kproxy.listen")
+log = structlog.get_logger("kproxy.app")
 
 _PAUSE_SECONDS: Final = 0.1
 
