@@ -13,13 +13,27 @@ ROOT: Final = Path(kproxy.__file__).parent
 FOLDERS: Final = ("txn", "net", "proxy", "control", "tracing")
 #: The question by its names, and the modules that may ask it.
 QUESTION: Final = frozenset(
-    {"Home", "any_at_broker", "by_home", "home", "home_of", "is_at_broker", "is_broker", "is_kproxy", "is_kproxys"}
+    {
+        "Home",
+        "any_at_broker",
+        "by_home",
+        "home",
+        "home_of",
+        "is_at_broker",
+        "is_at_broker_by_rule",
+        "is_broker",
+        "is_kproxy",
+        "is_kproxys",
+        "keeps_at_broker",
+    }
 )
 CHOOSERS: Final = {
     "proxy/coordinator_rules.py": "the rules of transactions.home",
     "proxy/context.py": "whether a client's request is relayed or kproxy's to answer",
     "net/txn/coordinator.py": "the owners of an id",
     "net/txn/service.py": "puts together what there is for each home",
+    "txn/procedures/members.py": "who keeps a member's data from readers",
+    "txn/procedures/member_control.py": "reports that",
 }
 #: The question whether a request is relayed: a session has it, and what serves all sessions has not.
 OF_SESSIONS: Final = frozenset({"decides_transactions", "is_home_of"})

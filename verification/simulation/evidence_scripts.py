@@ -20,6 +20,8 @@ _UNTIMED: Final[dict[str, Any]] = {"magic": 0, "version": 1}
 #: Of two processes.
 _ONE_NAME: Final[dict[str, Any]] = {"client_id": "rdkafka", "host": "10.0.0.1"}
 #: The client's kernel acknowledges late, as it may.
+#: Seconds until kproxy has made its own topics.
+_PREPARED: Final = 5.0
 _LATE: Final = Weather(acks=AckHabits((0.04,), 0.0))
 _LATER: Final = Weather(acks=AckHabits((0.2,), 0.0))
 
@@ -107,18 +109,21 @@ def acks_lost(seed: int) -> Plan:
 def two_programs(seed: int) -> Plan:
     """Two programs with one name and host write equal records with equal timestamps; one loses its acknowledgement.
 
-    The connection of the other was in use long before that.
+    The connection of the other was in use long before that. A first record of each has kproxy make its own topics:
+    if that took so long that one came only after the other had left, the two would count as one.
     """
 
     async def script(world: World) -> None:
-        link = await _acknowledged(world, 0, 2)
+        link = await _acknowledged(world, 0, 3)
         await trio.sleep(0.5)
         link.down.stall(9.0)  # kproxy's response does not arrive
-        await trio.sleep_until(2.7)
+        await trio.sleep_until(_PREPARED + 2.7)
         link.cut()
 
-    first = _client(0, (0.1, b"a"), (0.9, b"d"), (1.1, b"x"), clock_ms=1000, backoffs=(9.0,), **_ONE_NAME)
-    second = _client(1, (0.3, b"b"), (2.6, b"x"), (0.1, b"c"), clock_ms=1000, **_ONE_NAME)
+    soon, later = (0.1, b"o"), (0.2, b"p")
+    sends = (soon, (_PREPARED, b"a"), (0.9, b"d"), (1.1, b"x"))
+    first = _client(0, *sends, clock_ms=1000, backoffs=(9.0,), **_ONE_NAME)
+    second = _client(1, later, (_PREPARED + 0.1, b"b"), (2.6, b"x"), (0.1, b"c"), clock_ms=1000, **_ONE_NAME)
     return Plan(seed, (first, second), (), script=script, strict=True)
 
 

@@ -36,9 +36,9 @@ class ControlService:
         return await self._of(name).begin(name, client_id, timeout_ms)
 
     async def initialize(self, transactional_id: str, *, client_id: str, timeout_ms: int) -> Described:
-        home = await self._members.home(transactional_id)
+        keeper = await self._members.keeper(transactional_id)
         found = await self._of(transactional_id).initialize(transactional_id, client_id, timeout_ms)
-        return found._replace(member_home=home)
+        return found._replace(member_home=keeper)
 
     async def commit(
         self,

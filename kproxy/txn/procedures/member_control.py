@@ -28,9 +28,11 @@ class MemberControl:
         self._begun = begun
         self._members = members
 
-    async def home(self, transactional_id: str) -> str:
+    async def keeper(self, transactional_id: str) -> str:
         """``broker`` or ``kproxy``: who keeps the data of members that prefer the broker from readers. TxnError."""
-        return "broker" if await self._members.makers.is_at_broker(transactional_id, prefers_broker=True) else "kproxy"
+        return (
+            "broker" if await self._members.makers.keeps_at_broker(transactional_id, prefers_broker=True) else "kproxy"
+        )
 
     async def begin(self, wanted: Joining) -> Described:
         """Joins; a repeated request finds the member that it has begun, as long as nothing was written."""

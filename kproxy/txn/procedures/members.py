@@ -66,9 +66,9 @@ class MakersByRule:
 
     async def maker(self, wanted: Joining) -> MemberMaker:
         prefers_broker = wanted.prefers_broker
-        return self._at_broker if await self.is_at_broker(wanted.transactional_id, prefers_broker) else self._plain
+        return self._at_broker if await self.keeps_at_broker(wanted.transactional_id, prefers_broker) else self._plain
 
-    async def is_at_broker(self, transactional_id: str, prefers_broker: bool) -> bool:
+    async def keeps_at_broker(self, transactional_id: str, prefers_broker: bool) -> bool:
         """Whether the data of such a member are in a transaction of the broker's. TxnError."""
         by_rule = self._is_at_broker(transactional_id)
         return by_rule if by_rule is not None else prefers_broker and await self._brokers_serve()

@@ -191,7 +191,7 @@ VARIANTS: Final = (
         ((LogDecider, "_take_decided", broken_rules.takes_the_newest_identity),),
         scripts.ended_while_replaced,
         (invariants.IDENTITY,),
-        first=15,
+        first=22,
     ),
     Variant(
         "an abort that a claim has settled gives its client no new identity, and used sequences are repeated batches",
