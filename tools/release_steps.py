@@ -1,4 +1,4 @@
-"""What a release consists of: files made of the repository, each proven as its users get it."""
+"""The steps of a release: files made of the repository, each proven as its users get it."""
 
 import json
 import os
@@ -74,7 +74,7 @@ class Release:
         return {name: text for name, text in shown.items() if not name.startswith("KPROXY_")}
 
     def run(self, command: list[Any], **more: str) -> str:
-        """What a command prints, away from the repository; CalledProcessError with its output if it fails."""
+        """The output of a command, run away from the repository; CalledProcessError with its output if it fails."""
         environment = {**self.environment, **more}
         done = subprocess.run(
             [str(part) for part in command], cwd=self.work, env=environment, check=True, capture_output=True, text=True

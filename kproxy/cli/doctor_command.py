@@ -50,7 +50,7 @@ def doctor(as_json: bool, **params: Any) -> int:
 
 
 def as_rows(results: "Sequence[CheckResult]") -> list[dict[str, str]]:
-    """For JSON: each finding with the name of its check."""
+    """Rows for JSON: each finding with the name of its check."""
     return [{"check": row.check, **row.finding._asdict()} for row in results]
 
 

@@ -7,9 +7,9 @@ from kproxy.cli.config_commands import report
 from kproxy.cli.config_files import load_files
 from kproxy.cli.doctor_command import as_rows, exit_code, print_results
 from kproxy.cli.output import new_console, new_facts, new_table, show, waiting
-from kproxy.config import Config, Loaded
+from kproxy.config import Address, Config, Loaded
 from kproxy.config import show as show_value
-from kproxy.control.addresses_in_use import refusal, tcp_addresses
+from kproxy.control.addresses_in_use import places, refusal
 from kproxy.doctor.examination import CheckResult, examine, look, worst
 from kproxy.doctor.examined import Examined
 from kproxy.doctor.findings import Level, fail
@@ -41,28 +41,22 @@ def print_dry_run(loaded: Loaded, as_json: bool) -> int:
 
 def _listeners(config: Config) -> Iterator[tuple[str, str]]:
     """Where it would listen, by the option that says so."""
-    yield "listen", str(config.listen)
+    listen, *others = ((name, str(place)) for name, place in places(config))
+    yield listen
     if config.broker_host_pattern is not None:
         yield "broker.host.pattern", f"{config.broker_host_pattern}, at the port of listen"
     else:
         ports = config.broker_port_range
         yield "broker.ports", f"{ports[0]}-{ports[-1]}" if ports else "any free ports"
-    for name, place in (
-        ("http", config.http),
-        ("control.socket", config.control_socket),
-        ("control.http", config.control_http),
-        ("handover.socket", config.handover_socket),
-    ):
-        if place is not None:
-            yield name, str(place)
+    yield from others
 
 
 def _taken(config: Config, examined: Examined) -> Iterator[CheckResult]:
     """The addresses of this host that another program has; a kproxy that runs with these options may."""
     if examined.running is not None:
         return
-    for name, address in tcp_addresses(config):
-        if (error := refusal(address)) is not None:
+    for name, address in places(config):
+        if isinstance(address, Address) and (error := refusal(address)) is not None:
             advice = f"stop the program that has it, or give {name} another address"
             reason = error.strerror or str(error)
             yield CheckResult(_CHECK, fail(f"run cannot listen at {name} = '{address}': {reason}", advice))

@@ -38,20 +38,27 @@ async def until_free(config: Config) -> None:
 
 
 def _taken(config: Config) -> Iterator[tuple[str, Address | Path]]:
-    for option, address in tcp_addresses(config):
-        error = refusal(address)
-        if error is not None and error.errno == errno.EADDRINUSE:
-            yield option, address
-    for option, path in (("control.socket", config.control_socket), ("handover.socket", config.handover_socket)):
-        if path is not None and path.is_socket() and is_listening(path):
-            yield option, path
+    for option, place in places(config):
+        if isinstance(place, Path):
+            is_taken = place.is_socket() and is_listening(place)
+        else:
+            error = refusal(place)
+            is_taken = error is not None and error.errno == errno.EADDRINUSE
+        if is_taken:
+            yield option, place
 
 
-def tcp_addresses(config: Config) -> Iterator[tuple[str, Address]]:
-    """The addresses of this host at which kproxy listens, by option, without the ports of brokers."""
-    for option, address in (("listen", config.listen), ("http", config.http), ("control.http", config.control_http)):
-        if address is not None:
-            yield option, address
+def places(config: Config) -> Iterator[tuple[str, Address | Path]]:
+    """The addresses and socket files at which kproxy listens, by option, without the ports of brokers."""
+    for option, place in (
+        ("listen", config.listen),
+        ("http", config.http),
+        ("control.socket", config.control_socket),
+        ("control.http", config.control_http),
+        ("handover.socket", config.handover_socket),
+    ):
+        if place is not None:
+            yield option, place
 
 
 def refusal(address: Address) -> OSError | None:

@@ -272,11 +272,11 @@ class Facts:
         return Rows(len(self._cluster.map.brokers), rows)
 
     def _all_down(self) -> list[DownBroker]:
-        rows = [
-            (node_id, str(broker.address), self._down(broker))
+        return [
+            DownBroker(node_id, str(broker.address), down)
             for node_id, broker in sorted(self._cluster.map.brokers.items())
+            if (down := self._down(broker)) is not None
         ]
-        return [DownBroker(node_id, address, down) for node_id, address, down in rows if down is not None]
 
     def _down(self, broker: Broker) -> BrokerDown | None:
         """The reason why a broker is down: it does not answer, or the others name it no more. None if it is up."""

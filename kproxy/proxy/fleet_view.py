@@ -132,7 +132,7 @@ def _is_silent(seen: _Seen, now_ms: int) -> bool:
 
 
 def _problems(seen: _Seen, now_ms: int) -> Iterator[str]:
-    """What is wrong with an instance: what the others see of it, and what it said itself."""
+    """The problems of an instance: those that the others see, and those that it reported itself."""
     if _is_silent(seen, now_ms):
         every = f"{seen.announcement.interval_ms / 1000:g} s"
         yield f"silent since {utc(seen.at_ms / 1000)}, and due every {every}: killed, stopped, or without brokers"

@@ -1,4 +1,4 @@
-"""What is wrong with a running kproxy, and since when: for the status page and for announcements to the fleet."""
+"""The troubles of a running kproxy, and since when: for the status page and for announcements to the fleet."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple

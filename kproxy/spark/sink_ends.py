@@ -13,8 +13,6 @@ from uuid import uuid4
 
 from confluent_kafka import KafkaException, Producer
 
-from kproxy.spark.kafka_cluster import KafkaCluster
-from kproxy.spark.option_values import servers
 from kproxy.spark.sink_control import Decider, client_id_of
 from kproxy.spark.sink_options import BOOTSTRAP, SinkOptions
 from kproxy.spark.sink_producer import settings
@@ -55,15 +53,7 @@ def _connected(options: SinkOptions, client_id: str) -> Iterator[None]:
 
     KafkaError, with the reason that librdkafka keeps to itself: a wrong password or certificate, say.
     """
-    patience = options.retry_ms / 1000
-    cluster = KafkaCluster(
-        servers(BOOTSTRAP, options.bootstrap),
-        client_id=client_id,
-        request_timeout_s=patience,
-        patience_s=patience,
-        security=options.security,
-    )
-    with cluster:
+    with options.open_cluster(client_id) as cluster:
         try:
             cluster.topics()
         except KafkaError as error:

@@ -9,6 +9,7 @@ from typing import Final
 
 from kproxy.client import DEFAULT_SOCKET, ControlClient
 from kproxy.config.values import suggest
+from kproxy.spark.kafka_cluster import KafkaCluster
 from kproxy.spark.option_table import SINK, SINK_NO_EFFECT, SINK_REFUSED
 from kproxy.spark.option_values import boolean, servers
 from kproxy.spark.security_options import NAMES as SECURITY
@@ -123,6 +124,17 @@ class SinkOptions:
     #: Whether the broker may create a topic that does not exist.
     creates_topics: bool = False
     security: Security = PLAIN_TEXT
+
+    def open_cluster(self, client_id: str) -> KafkaCluster:
+        """The cluster at ``kafka.bootstrap.servers``, asked for as long as kproxy is waited for; to be closed."""
+        patience = self.retry_ms / 1000
+        return KafkaCluster(
+            servers(BOOTSTRAP, self.bootstrap),
+            client_id=client_id,
+            request_timeout_s=patience,
+            patience_s=patience,
+            security=self.security,
+        )
 
 
 def parse(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:

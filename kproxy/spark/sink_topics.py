@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kproxy.spark.kafka_cluster import KafkaCluster
-from kproxy.spark.option_values import servers
-from kproxy.spark.sink_options import BOOTSTRAP, CREATES_TOPICS, SinkOptions
+from kproxy.spark.sink_options import CREATES_TOPICS, SinkOptions
 from kproxy.spark.spark_errors import KafkaError
 
 #: Brokers learn of a topic that was just created one after the other.
@@ -31,14 +30,7 @@ class SinkTopics:
         unknown = set(names) - self._known
         if not unknown or self._options.creates_topics:
             return
-        patience = self._options.retry_ms / 1000
-        with KafkaCluster(
-            servers(BOOTSTRAP, self._options.bootstrap),
-            client_id=self._client_id,
-            request_timeout_s=patience,
-            patience_s=patience,
-            security=self._options.security,
-        ) as cluster:
+        with self._options.open_cluster(self._client_id) as cluster:
             missing = self._missing(cluster, unknown)
         if missing:
             raise KafkaError(

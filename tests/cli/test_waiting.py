@@ -1,4 +1,4 @@
-"""What takes long says so on a terminal's stderr, and there alone."""
+"""Commands that take long say so on a terminal's stderr, and there alone."""
 
 import io
 import os

@@ -149,7 +149,7 @@ async def test_people_see_what_runs(tmp_path: Path, browser: Chrome) -> None:
 
 
 def sections(browser: Chrome) -> list[str]:
-    """What the page has, from its top."""
+    """The sections of the page, from its top."""
     found = browser.find_elements(By.CSS_SELECTOR, "main section")
     return [str(each.get_attribute("aria-labelledby")) for each in found]
 

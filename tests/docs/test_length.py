@@ -24,7 +24,7 @@ def words(text: str) -> int:
 
 
 def excess(pages: dict[str, int], most: int) -> str:
-    """What to say where the pages have more words than ``most``, the longest one first; else nothing."""
+    """The message for pages that have more words than ``most``, the longest one first; else nothing."""
     total = sum(pages.values())
     if total <= most:
         return ""

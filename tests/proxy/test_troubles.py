@@ -1,4 +1,4 @@
-"""What is wrong with a running kproxy: in words, since when, and what hinders clients first."""
+"""The troubles of a running kproxy: in words, since when, and those that hinder clients first."""
 
 from collections.abc import Callable
 

@@ -76,7 +76,7 @@ class Stage:
         assert query.awaitTermination(int(_PATIENCE))
 
     def seen(self) -> list[str]:
-        """What a reader of committed data sees: at the broker, unless kproxy's log decides."""
+        """The values that a reader of committed data sees: at the broker, unless kproxy's log decides."""
         bootstrap = self.kproxy.bootstrap if self.home == "kproxy" else self.kafka.bootstrap
         return sorted(itertools.chain(*read_committed(bootstrap, self.topic, _PARTITIONS)))
 

@@ -46,7 +46,6 @@ const moment = (ms) => new Date(ms).toLocaleTimeString("en-GB");
 const since = (ms, now) => `since ${now - ms < 86_400_000 ? moment(ms) : `${new Date(ms).toLocaleDateString("en-GB")} ${moment(ms)}`} (${span(Math.max(now - ms, 0))})`;
 const failure = (row) => (row.last_error ? `${row.last_error.reason}, ${moment(row.last_error.at_ms)}` : "");
 
-
 /** How long ago, as precisely as it is known: the counters are sampled every two seconds. */
 function ago(ms, now) {
   if (!ms) return "not known";

@@ -24,7 +24,7 @@ Row: TypeAlias = dict[str, Any]
 
 
 class _Undecided(NamedTuple):
-    """What a decision is about to settle, by producer."""
+    """The undecided data that a decision is about to settle, by producer."""
 
     #: Where undecided data may begin.
     bounds: Mapping[Producer, Mapping[TopicPartition, int]] = MappingProxyType({})

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 
 from kproxy.config.config_faults import Faults, Location
 from kproxy.config.values import suggest
@@ -18,13 +19,11 @@ def check(pipeline: Pipeline, faults: Faults, names: list[str]) -> None:
     ``names`` are those of all sources and steps of the file, also of those that could not be read.
     """
     readable = faultless(pipeline, faults)
-    if not any(fault.place.key.startswith("sources.") for fault in faults.found):
-        for place, text in _streams(pipeline):
-            faults.add(place, text)
-    for rule in (_settings, _names, _doubles, _loops, _kafka, option_faults):
-        for place, text in rule(readable):
-            faults.add(place, text)
-    for place, text in (*_inputs(readable, names), *_sinks(readable, names)):
+    all_sources_read = not any(fault.place.key.startswith("sources.") for fault in faults.found)
+    found = [rule(readable) for rule in (_settings, _names, _doubles, _loops, _kafka, option_faults)]
+    for place, text in chain(
+        _streams(pipeline) if all_sources_read else (), *found, _inputs(readable, names), _sinks(readable, names)
+    ):
         faults.add(place, text)
 
 
