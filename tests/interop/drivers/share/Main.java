@@ -4,10 +4,12 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
+import java.util.TreeMap;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ListShareGroupOffsetsSpec;
+import org.apache.kafka.clients.admin.SharePartitionOffsetInfo;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaShareConsumer;
@@ -22,8 +24,8 @@ import org.apache.kafka.common.serialization.StringDeserializer;
  * A member of a share group, or what an operator asks of one. Each line of output is one fact.
  *
  * `read BOOTSTRAP GROUP TOPIC`: prints `got VALUE` for each record, and `acknowledged VALUE` once the broker has said so;
- * `failed CLASS MESSAGE` at an error, and ends then; leaves the group at SIGTERM. `describe BOOTSTRAP GROUP TOPIC`: the group's state, and the
- * offset of partition 0. `change BOOTSTRAP GROUP TOPIC`: alters that offset, then deletes the topic's offsets.
+ * `failed CLASS MESSAGE` at an error, and ends then; leaves the group at SIGTERM. `describe BOOTSTRAP GROUP TOPIC`: the group's state, its
+ * offset in each partition, and how many records of each it has not acknowledged. `change BOOTSTRAP GROUP TOPIC`: alters that offset, then deletes the topic's offsets.
  */
 public final class Main {
     private Main() {
@@ -104,7 +106,14 @@ public final class Main {
         try (Admin admin = Admin.create(settings)) {
             if (what.equals("describe")) {
                 say("state " + admin.describeShareGroups(List.of(group)).all().get().get(group).groupState());
-                say("offset " + offset(admin, group, first));
+                TreeMap<Integer, Object> offsets = new TreeMap<>();
+                TreeMap<Integer, Object> lags = new TreeMap<>();
+                offsets(admin, group).forEach((each, found) -> {
+                    offsets.put(each.partition(), start(found));
+                    lags.put(each.partition(), found.lag().orElse(-1L));
+                });
+                say("offsets " + offsets);
+                say("lags " + lags);
                 return;
             }
             admin.alterShareGroupOffsets(group, Map.of(first, 3L)).all().get();
@@ -115,9 +124,16 @@ public final class Main {
     }
 
     private static Object offset(Admin admin, String group, TopicPartition partition) throws Exception {
-        Object found = admin.listShareGroupOffsets(Map.of(group, new ListShareGroupOffsetsSpec()))
-                .partitionsToOffsetInfo(group).get().get(partition);
-        return found == null ? "none" : ((org.apache.kafka.clients.admin.SharePartitionOffsetInfo) found).startOffset();
+        return start(offsets(admin, group).get(partition));
+    }
+
+    private static Map<TopicPartition, SharePartitionOffsetInfo> offsets(Admin admin, String group) throws Exception {
+        return admin.listShareGroupOffsets(Map.of(group, new ListShareGroupOffsetsSpec()))
+                .partitionsToOffsetInfo(group).get();
+    }
+
+    private static Object start(SharePartitionOffsetInfo found) {
+        return found == null ? "none" : found.startOffset();
     }
 
     private static synchronized void say(String line) {
