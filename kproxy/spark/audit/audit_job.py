@@ -157,9 +157,9 @@ def _judge(run: _Run, request: Request, tell: Tell) -> Summary:
         newest=newest,
         outcomes=outcomes,
         totals=totals,
-        visibility=_rows(run, largest, "all_bytes", WORST * 4),
-        protection=_rows(run, f"select * from {protection}", "bytes"),
-        stable_offsets=_rows(run, f"select * from {stable}", "records_above"),
+        visibility=_rows(run, largest, "all_bytes", "topic, visibility", WORST * 4),
+        protection=_rows(run, f"select * from {protection}", "bytes", "topic"),
+        stable_offsets=_rows(run, f"select * from {stable}", "records_above", "topic, partition"),
         repeated_over_time=_over_time(run, repeats),
         not_looked_at=[each.name for each in FINDINGS if each not in asked],
     )
@@ -172,12 +172,12 @@ def _stored(run: _Run, name: str, sql: str) -> str:
 def _outcome(run: _Run, finding: Finding) -> AuditOutcome:
     view = _stored(run, finding.name, finding.build(run.limits))
     count = int(run.engine.rows(f"select count(*) as found from {view}")[0]["found"])
-    worst = _rows(run, f"select * from {view}", finding.worst) if count else []
+    worst = _rows(run, f"select * from {view}", finding.worst, finding.then) if count else []
     return AuditOutcome(finding.name, finding.title, finding.severity, finding.meaning, finding.remedy, count, worst)
 
 
-def _rows(run: _Run, sql: str, worst: str, most: int = WORST) -> list[Row]:
-    found = run.engine.rows(f"select * from ({sql}) f order by {worst} desc nulls last limit {most}")
+def _rows(run: _Run, sql: str, worst: str, then: str, most: int = WORST) -> list[Row]:
+    found = run.engine.rows(f"select * from ({sql}) f order by {worst} desc nulls last, {then} limit {most}")
     return [plain(row) for row in found]
 
 

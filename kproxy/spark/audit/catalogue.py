@@ -29,6 +29,8 @@ class Finding(NamedTuple):
     remedy: str
     worst: str
     """The column, largest first, by which the worst are chosen."""
+    then: str
+    """Columns that order rows which are equally bad, so that both engines show the same ones."""
     build: Callable[[Limits], str]
     repeated: Callable[[str], str] | None = None
     """Of a view with rows that say that records are there twice, the SQL of these records: drawn over time."""
@@ -44,6 +46,7 @@ FINDINGS: Final = (
         "Compare with the broker's producer.id.expiration.ms and with the producers that wrote around the time "
         "shown; consumers that must not count twice skip the offsets shown.",
         "repeated",
+        "topic, partition, first_offset",
         sequences.duplicate_sequences,
         repeated=content.within_offsets,
     ),
@@ -55,6 +58,7 @@ FINDINGS: Final = (
         "If the producers are unprotected, retries are the likely reason: connect them through kproxy. If they are "
         "protected, the application itself wrote twice.",
         "repeated",
+        "topic, duplicate_key",
         content.duplicate_keys,
         repeated=content.later_of_a_key,
     ),
@@ -66,6 +70,7 @@ FINDINGS: Final = (
         "short time before: what a retry without idempotence leaves behind.",
         "If the topic has no such repetitions by nature, connect its producers through kproxy.",
         "repeated",
+        "topic, partition, first_offset, earlier_offset",
         content.identical_runs,
         repeated=content.within_offsets,
     ),
@@ -76,6 +81,7 @@ FINDINGS: Final = (
         "Between two batches of one producer sequences are missing: acknowledged records may be lost.",
         "Look for an unclean leader election or records deleted by hand; unclean.leader.election.enable must be false.",
         "missing",
+        "topic, partition, base_offset",
         sequences.sequence_gaps,
     ),
     Finding(
@@ -86,6 +92,7 @@ FINDINGS: Final = (
         "Look for an unclean leader election or records deleted by hand in the partition, and have the transaction's "
         "source write it again.",
         "decided_end_offset",
+        "topic, partition, transactional_id",
         transaction_checks.torn_transactions,
     ),
     Finding(
@@ -96,6 +103,7 @@ FINDINGS: Final = (
         "after its time-out; so none may be running, or its time-out is too long.",
         "kproxy txn describe ID, then kproxy txn abort ID.",
         "seconds",
+        "transactional_id, producer_id",
         transaction_checks.open_transactions,
     ),
     Finding(
@@ -105,6 +113,7 @@ FINDINGS: Final = (
         "A part is prepared; from then on nobody but its owner decides it, and read_committed consumers wait.",
         "Let the application that prepared it come back, or decide: kproxy txn commit ID, or kproxy txn abort ID.",
         "seconds",
+        "transactional_id, producer_id",
         transaction_checks.prepared_transactions,
     ),
     Finding(
@@ -115,6 +124,7 @@ FINDINGS: Final = (
         "If the producer id is one of kproxy's: kproxy txn list. Else it is a transaction of the brokers' own: "
         "kafka-transactions.sh find-hanging, then abort.",
         "seconds",
+        "topic, partition",
         transaction_checks.stuck_partitions,
     ),
     Finding(
@@ -125,6 +135,7 @@ FINDINGS: Final = (
         "wait at them. The log, or a part of it, was lost, or they come from another cluster's log.",
         "If the log will not come back, reject the producer id: its data are treated as aborted then.",
         "hidden_bytes",
+        "topic, partition, first_offset",
         transaction_checks.unknown_producers,
     ),
     Finding(
@@ -134,6 +145,7 @@ FINDINGS: Final = (
         "A record of the transaction log is damaged, or of a newer kproxy: this version decides nothing after it.",
         "Use the newest version of kproxy that runs on the cluster; nobody but kproxy may write to the topic.",
         "log_offset",
+        "log_partition",
         transaction_checks.unreadable_log,
     ),
     Finding(
@@ -144,6 +156,7 @@ FINDINGS: Final = (
         "a consumer that starts there processes the same records again.",
         "Unless somebody has set the group back on purpose, commit the decided offset while the group is stopped.",
         "behind",
+        "group_id, topic, partition",
         group_checks.group_offsets_behind,
     ),
     Finding(
@@ -154,6 +167,7 @@ FINDINGS: Final = (
         "topic was recreated), or the group has no offsets any more (it was deleted, or they have expired).",
         "Nothing, if the topic or the group was deleted on purpose.",
         "decided_offset",
+        "group_id, topic, partition",
         group_checks.unknown_groups,
     ),
     Finding(
@@ -163,6 +177,7 @@ FINDINGS: Final = (
         "Records were written without a producer id, past kproxy: each retry of such a producer may write them twice.",
         "Have these producers connect through kproxy.",
         "unprotected_bytes",
+        "topic",
         exposure.unprotected,
     ),
 )

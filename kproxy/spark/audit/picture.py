@@ -22,6 +22,15 @@ _TONES: Final = {Severity.BROKEN: "broken", Severity.WARNING: "warning", Severit
 
 def png_page(summary: Summary) -> bytes:
     """The bytes of a PNG file."""
+    figure = draw_page(summary)
+    out = BytesIO()
+    FigureCanvasAgg(figure)
+    figure.savefig(out, format="png", facecolor=LIGHT["ground"])
+    return out.getvalue()
+
+
+def draw_page(summary: Summary) -> Figure:
+    """The picture before it is painted."""
     drawn = [chart for chart in charts(summary) if chart.bars]
     heights = [_text_height(summary), *(_chart_height(chart) for chart in drawn)]
     figure = Figure(figsize=(_WIDTH, sum(heights)), dpi=_DPI, facecolor=LIGHT["ground"])
@@ -30,10 +39,7 @@ def png_page(summary: Summary) -> bytes:
     _text(rows[0][0], summary, heights[0])
     for axes, chart in zip(rows[1:, 0], drawn, strict=True):
         _draw(axes, chart)
-    out = BytesIO()
-    FigureCanvasAgg(figure)
-    figure.savefig(out, format="png", facecolor=LIGHT["ground"])
-    return out.getvalue()
+    return figure
 
 
 def _text_height(summary: Summary) -> float:
@@ -61,9 +67,10 @@ def _text(axes: Axes, summary: Summary, height: float) -> None:
     at = _LINE * (2.6 + _sentence(summary).count("\n"))
     axes.text(0, at, line, color=LIGHT["faint"], size=10, va="top")
     for number, outcome in enumerate(summary.outcomes):
-        colour = LIGHT[_TONES[outcome.severity] if outcome.count else "held"]
+        none = ("0", LIGHT["held"]) if summary.is_judged else ("-", LIGHT["faint"])
+        count, colour = (f"{outcome.count:,}", LIGHT[_TONES[outcome.severity]]) if outcome.count else none
         y = at + _LINE * (number + 1.4)
-        axes.text(0.075, y, f"{outcome.count:,}", color=colour, size=10, weight="bold", ha="right", va="top")
+        axes.text(0.075, y, count, color=colour, size=10, weight="bold", ha="right", va="top")
         axes.text(0.09, y, outcome.title, color=LIGHT["ink"], size=10, va="top")
 
 
@@ -92,4 +99,5 @@ def _draw(axes: Axes, chart: Chart) -> None:
     axes.set_xticks([])
     axes.set_xlim(0, (chart.most or 1) * 1.12)
     if len(chart.tones) > 1:
-        axes.legend(loc="lower right", fontsize=8, frameon=False, ncols=len(chart.tones))
+        # above the axes, beside the title: within them it would cover the bars of few topics
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 1), fontsize=8, frameon=False, ncols=len(chart.tones))

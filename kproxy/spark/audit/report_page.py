@@ -4,13 +4,16 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
+from kproxy.spark.audit.catalogue import FINDINGS, Severity
 from kproxy.spark.audit.charts import Chart, charts, size
 from kproxy.spark.audit.style import CSS
 from kproxy.spark.audit.summary import AuditOutcome, Cell, Row, Summary
 from kproxy.spark.audit.svg import svg
 
 _MOST_TOPICS: Final = 20
+_MOST_UNFOLDED: Final = 5
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+_FAINT: Final = '<span class="faint">{}</span>'
 
 
 def html_page(summary: Summary) -> str:
@@ -27,19 +30,32 @@ def html_page(summary: Summary) -> str:
 def _body(summary: Summary) -> Iterator[str]:
     former = f", continues run {escape(summary.former_run)}" if summary.former_run else ""
     yield f'<h1>Audit of Kafka topics</h1><p class="faint">Run {escape(summary.run)}{former}</p>'
-    yield from _asked(summary)
     yield f'<div class="verdict {summary.verdict}"><b>{escape(summary.sentence)}</b></div>'
+    found = [outcome for severity in Severity for outcome in summary.found(severity)]
+    yield _findings(summary, found)
+    yield from _asked(summary)
     yield _facts(summary)
     for chart in charts(summary):
         yield from _chart(chart)
-    found = [each for each in summary.outcomes if each.count]
-    for outcome in sorted(found, key=lambda each: each.severity.value):
+    for outcome in found:
         yield from _outcome(outcome)
-    yield from _clean(summary)
     hidden = [row for row in summary.stable_offsets if row["records_above"]]
     if hidden:
         yield "<h2>Records above the last stable offset</h2>"
-        yield _table(hidden)
+        yield _folded(hidden, len(hidden))
+
+
+def _findings(summary: Summary, found: Sequence[AuditOutcome]) -> str:
+    """Table of all findings: first those that have rows, each with a link to its section."""
+    none = _badge("held", "none") if summary.is_judged else _FAINT.format("not judged")
+    titles = {each.name: each.title for each in FINDINGS}
+    rows = [
+        *((f'<a href="#{escape(each.name)}">{escape(each.title)}</a>', _count(each)) for each in found),
+        *((escape(each.title), none) for each in summary.outcomes if not each.count),
+        *((escape(titles[name]), _FAINT.format("not asked for")) for name in summary.not_looked_at),
+    ]
+    lines = "".join(f"<tr><td>{title}</td><td>{result}</td></tr>" for title, result in rows)
+    return f"<table><thead><tr><th>finding</th><th>found</th></tr></thead><tbody>{lines}</tbody></table>"
 
 
 def _asked(summary: Summary) -> Iterator[str]:
@@ -77,22 +93,28 @@ def _chart(chart: Chart) -> Iterator[str]:
 
 
 def _outcome(outcome: AuditOutcome) -> Iterator[str]:
-    kind = outcome.severity.value
-    yield f'<h2>{escape(outcome.title)} <span class="badge {kind}">{kind}: {outcome.count:,}</span></h2>'
+    yield f'<h2 id="{escape(outcome.name)}">{escape(outcome.title)} {_count(outcome)}</h2>'
     yield f"<p>{escape(outcome.meaning)}</p><p><b>What to do:</b> {escape(outcome.remedy)}</p>"
-    yield _table(outcome.worst)
+    yield _folded(outcome.worst, outcome.count)
     if outcome.count > len(outcome.worst):
         rest = outcome.count - len(outcome.worst)
         yield f'<p class="faint">and {rest:,} more, in the table {escape(outcome.name)}</p>'
 
 
-def _clean(summary: Summary) -> Iterator[str]:
-    clean = [each.title for each in summary.outcomes if not each.count]
-    if clean:
-        items = "".join(f'<li><span class="badge held">none</span> {escape(title)}</li>' for title in clean)
-        yield f"<h2>Looked for, not found</h2><ul>{items}</ul>"
-    if summary.not_looked_at:
-        yield f'<p class="faint">Not looked for: {escape(", ".join(summary.not_looked_at))}</p>'
+def _count(outcome: AuditOutcome) -> str:
+    kind = outcome.severity.value
+    return _badge(kind, f"{kind}: {outcome.count:,}")
+
+
+def _badge(kind: str, text: str) -> str:
+    return f'<span class="badge {kind}">{text}</span>'
+
+
+def _folded(rows: Sequence[Row], count: int) -> str:
+    """A table under a line that says how many of all rows it has; a short one is shown at once."""
+    is_open = " open" if len(rows) <= _MOST_UNFOLDED else ""
+    shown = f"{len(rows):,} of {count:,}" if len(rows) < count else f"{count:,}"
+    return f"<details{is_open}><summary>Rows, worst first: {shown}</summary>{_table(rows)}</details>"
 
 
 def _table(rows: Sequence[Row]) -> str:

@@ -35,10 +35,12 @@ p { margin: 4px 0 8px; max-width: 80ch; } .faint { color: var(--faint); }
 .verdict b { font-size: 1.2rem; }
 .facts { display: flex; flex-wrap: wrap; gap: 10px 32px; margin: 12px 0; padding: 0; list-style: none; }
 .facts b { display: block; font-size: 1.15rem; font-variant-numeric: tabular-nums; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; margin: 8px 0; }
+.wide { overflow-x: auto; } .wide table { width: max-content; }
+table { border-collapse: collapse; font-size: .85rem; margin: 8px 0; }
 th, td { text-align: left; padding: 4px 10px; border-bottom: 1px solid var(--line); vertical-align: top; }
-td { max-width: 36ch; overflow-wrap: anywhere; } td.number { text-align: right; font-variant-numeric: tabular-nums; }
-.asked { display: grid; grid-template-columns: max-content 1fr; gap: 2px 14px; margin: 8px 0; }
+td { max-width: 36ch; overflow-wrap: break-word; } td.number { text-align: right; font-variant-numeric: tabular-nums; }
+summary { cursor: pointer; }
+.asked { display: grid; grid-template-columns: max-content 1fr; gap: 2px 14px; margin: 18px 0 8px; }
 .asked dt { color: var(--faint); } .asked dd { margin: 0; overflow-wrap: anywhere; }
 .badge { display: inline-block; padding: 0 8px; border-radius: 9px; font-size: .8rem; color: var(--ground); }
 .badge.broken { background: var(--broken); } .badge.warning { background: var(--warning); }

@@ -74,6 +74,11 @@ class Summary:
         return self.found(Severity.WARNING)
 
     @property
+    def is_judged(self) -> bool:
+        """False if the transaction log cannot be read: nothing else was judged, and a count of 0 says nothing."""
+        return not any(each.name == "unreadable_log" and each.count for each in self.outcomes)
+
+    @property
     def verdict(self) -> str:
         """``held``, ``warnings`` or ``broken``."""
         return "broken" if self.broken else "warnings" if self.warnings else "held"

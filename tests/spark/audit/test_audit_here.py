@@ -9,6 +9,7 @@ from typing import Any
 from kproxy.cli import main
 from kproxy.codec.batch import Record, build_batch
 from kproxy.config import ExitCode
+from kproxy.spark.audit.audit_job import WORST
 from kproxy.spark.audit.catalogue import FINDINGS
 from tests.spark.fake_cluster import Fake, fake_cluster
 
@@ -51,6 +52,18 @@ def test_an_audit_in_this_process(tmp_path: Path) -> None:
     tables = {finding.name for finding in FINDINGS} | {"visibility", "protection", "stable_offsets", "carried"}
     assert {path.parent.name for path in run.glob("*/*.parquet")} == tables | {"transaction_log"}
     assert {path.name for path in out.iterdir()} == {f"run={first['run']}", run.name, "state.json"}
+
+
+def test_the_worst_are_in_the_order_of_their_count_and_then_of_their_key(tmp_path: Path) -> None:
+    keys = [f"key-{number:02}" for number in range(60)]
+    with fake_cluster() as fake, fake.client() as client:
+        client.create_topic("orders", 1)
+        write(fake, 0, [*reversed(keys), *keys, "key-42"])
+        _, summary = audit(fake, tmp_path)
+    (found,) = [outcome for outcome in summary["outcomes"] if outcome["name"] == "duplicate_keys"]
+    assert found["count"] == 60
+    rest = [key for key in keys if key != "key-42"]
+    assert [row["duplicate_key"] for row in found["worst"]] == ["key-42", *rest[: WORST - 1]]
 
 
 def test_it_needs_no_spark(tmp_path: Path) -> None:
