@@ -65,7 +65,7 @@ ALONE: dict[str, Callable[[], list[Figure]]] = {
 }
 TRANSACTIONS = "transactions"
 HOMES = "homes"
-SPARK, SPARK_SOURCES = "spark", "spark-sources"
+SPARK, SPARK_SOURCES, SPARK_BATCHES = "spark", "spark-sources", "spark-batches"
 """Only when they are asked for: they take long, and Maven."""
 SPARK_RECORDS = {SPARK: (1_000_000, 10_000_000), SPARK_SOURCES: (2_000_000, 10_000_000)}
 OLD = ("old-produce", "old-fetch")
@@ -83,9 +83,9 @@ OLD = ("old-produce", "old-fetch")
 )
 @click.option(
     "--only",
-    type=click.Choice([*SHARED, *SIZED, *ALONE, TRANSACTIONS, HOMES, *SPARK_RECORDS]),
+    type=click.Choice([*SHARED, *SIZED, *ALONE, TRANSACTIONS, HOMES, *SPARK_RECORDS, SPARK_BATCHES]),
     multiple=True,
-    help=f"Only these cases; may be repeated. {SPARK} and {SPARK_SOURCES} run only so.",
+    help=f"Only these cases; may be repeated. {SPARK}, {SPARK_SOURCES} and {SPARK_BATCHES} run only so.",
 )
 @click.option(
     "--partitions",
@@ -107,6 +107,13 @@ OLD = ("old-produce", "old-fetch")
     help="How many records Spark writes, reads and audits; may be repeated, the smallest first. By default 1 million "
     f"({SPARK_SOURCES}: 2 million) and 10 million.",
 )
+@click.option(
+    "--value-bytes",
+    type=click.IntRange(1, 1_000_000),
+    default=100,
+    show_default=True,
+    help="Of each record that Spark writes and reads.",
+)
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures to this file too.")
 def main(
     quick: bool,
@@ -116,6 +123,7 @@ def main(
     partitions: tuple[int, ...],
     cell_seconds: float,
     records: tuple[int, ...],
+    value_bytes: int,
     json_path: Path | None,
 ) -> None:
     """Measure direct, a bare trio relay and kproxy side by side, with the CPU seconds of the process in between.
@@ -143,7 +151,11 @@ def main(
             figures += _told(name, case(), console)
     for name, sizes in SPARK_RECORDS.items():
         if name in chosen:
-            figures += _spark(name, records or sizes, console)
+            figures += _spark(name, records or sizes, value_bytes, console)
+    if SPARK_BATCHES in chosen:
+        from bench.spark_batches import spark_batches  # the others need no Spark
+
+        figures += _told(SPARK_BATCHES, spark_batches(), console)
     title = f"{total_bytes // MEGABYTE} MB a case, broker: {broker}, Python {platform.python_version()}"
     show(figures, title, console)
     console.print(charts(figures), highlight=False, markup=False, soft_wrap=True)
@@ -161,7 +173,7 @@ def _told(name: str, figures: Iterable[Figure], console: Console) -> list[Figure
     return found
 
 
-def _spark(name: str, sizes: Sequence[int], console: Console) -> list[Figure]:
+def _spark(name: str, sizes: Sequence[int], value_bytes: int, console: Console) -> list[Figure]:
     from bench.spark import source_steps, spark, spark_sources, steps  # the others need no Spark
 
     case, count = (spark, steps) if name == SPARK else (spark_sources, source_steps)
@@ -169,7 +181,7 @@ def _spark(name: str, sizes: Sequence[int], console: Console) -> list[Figure]:
     found = []
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task(name, total=count(sizes), completed=-1)
-        for figure in case(sizes, lambda step: progress.update(bar, advance=1, description=step)):
+        for figure in case(sizes, value_bytes, lambda step: progress.update(bar, advance=1, description=step)):
             progress.print(line(figure), highlight=False, markup=False, soft_wrap=True)
             found.append(figure)
         progress.update(bar, advance=1, description=name)

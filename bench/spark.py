@@ -5,14 +5,15 @@ a kproxy, exactly once and read_committed. Kafka, kproxy, Java and Python worker
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from bench.report import Figure
-from bench.spark_stage import PARTITIONS, VALUE_BYTES, Stage, open_stage
+from bench.spark_stage import PARTITIONS, TASKS, VALUE_BYTES, Stage, open_stage
 from bench.spark_watch import Workers, cpu_seconds
 from kproxy.spark.audit.audit_job import audit
 from kproxy.spark.audit.request import Request
@@ -22,8 +23,9 @@ from kproxy.testing.cluster_client import ClusterClient
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SINK_RATIO: Final = 0.7
+SINK_RATIO: Final = 1.0
 SOURCE_RATIO: Final = 1.0
+SOURCE_CPU_RATIO: Final = 1.0
 WORKER_MEGABYTES: Final = 512
 _WAYS: Final = ("kafka", "kproxy")
 _WARM_RECORDS: Final = 2_000
@@ -33,6 +35,7 @@ _LARGE_RECORDS: Final = 5_000_000
 _ROUNDS_OF_LARGE: Final = 2
 _READS: Final = ("count", "values")
 _MEGABYTE: Final = 1e6
+_MILLION: Final = 1e6
 
 Tell = Callable[[str], None]
 
@@ -47,12 +50,21 @@ class Course:
 
     records: int
     rounds: int
+    value_bytes: int = VALUE_BYTES
     seconds: dict[tuple[str, str], float] = field(default_factory=dict)
+    #: CPU seconds of each process in all rounds, by what was done and the way.
+    cpu: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
     peaks: dict[str, int] = field(default_factory=dict)
 
-    def add(self, what: str, way: str, seconds: float) -> None:
+    def add(self, what: str, way: str, seconds: float, cpu: Mapping[str, float] = MappingProxyType({})) -> None:
         """A round is through."""
         self.seconds[what, way] = self.seconds.get((what, way), 0.0) + seconds
+        before = self.cpu.get((what, way), {})
+        self.cpu[what, way] = {name: seconds + before.get(name, 0.0) for name, seconds in cpu.items()}
+
+    def cpu_of(self, process: str, what: str, way: str) -> float:
+        """CPU seconds of a process for a million records."""
+        return self.cpu[what, way][process] / (self.records * self.rounds / _MILLION)
 
     def speed(self, what: str, way: str) -> float:
         """Records a second."""
@@ -61,7 +73,7 @@ class Course:
     @property
     def record_bytes(self) -> int:
         """Of value and key, which is the record's number; nearly all are as long."""
-        return VALUE_BYTES + len(str(self.records - 1))
+        return self.value_bytes + len(str(self.records - 1))
 
     def ratio(self, what: str) -> float:
         """The speed to that of Spark's own."""
@@ -83,39 +95,39 @@ def rounds(records: int) -> int:
     return _ROUNDS if records < _LARGE_RECORDS else _ROUNDS_OF_LARGE
 
 
-def spark(sizes: Sequence[int], tell: Tell) -> Iterator[Figure]:
+def spark(sizes: Sequence[int], value_bytes: int, tell: Tell) -> Iterator[Figure]:
     """The figures of each size as they come, then how speeds change with the size. WrongCount."""
     tell("Kafka, kproxy and Spark start")
     with open_stage() as stage:
-        yield from measured(stage, sizes, tell)
+        yield from measured(stage, sizes, value_bytes, tell)
 
 
-def spark_sources(sizes: Sequence[int], tell: Tell) -> Iterator[Figure]:
+def spark_sources(sizes: Sequence[int], value_bytes: int, tell: Tell) -> Iterator[Figure]:
     """The sources alone: each size is written once, by Spark's own sink at the broker. WrongCount."""
     tell("Kafka, kproxy and Spark start")
     with open_stage() as stage:
         tell("warming up")
-        for _ in _sources_of(stage, Course(_WARM_RECORDS, 1), lambda _: None):
+        for _ in _sources_of(stage, Course(_WARM_RECORDS, 1, value_bytes), lambda _: None):
             pass
         for count in sizes:
-            yield from _sources_of(stage, Course(count, rounds(count)), tell)
+            yield from _sources_of(stage, Course(count, rounds(count), value_bytes), tell)
 
 
 def _sources_of(stage: Stage, course: Course, tell: Tell) -> Iterator[Figure]:
     with stage.topic(f"bench-source-{course.records}") as topic:
         tell(f"{course.records:,} records: written")
-        _sink(stage, course, stage.rows(course.records), "kafka", topic)
+        _sink(stage, course, stage.rows(course.records, course.value_bytes), "kafka", topic)
         yield from sources(stage, course, topic, tell)
 
 
-def measured(stage: Stage, sizes: Sequence[int], tell: Tell) -> Iterator[Figure]:
+def measured(stage: Stage, sizes: Sequence[int], value_bytes: int, tell: Tell) -> Iterator[Figure]:
     """As ``spark``, where all is running."""
     tell("warming up")
-    for _ in _measure(stage, Course(_WARM_RECORDS, 1), lambda _: None):
+    for _ in _measure(stage, Course(_WARM_RECORDS, 1, value_bytes), lambda _: None):
         pass
     courses = []
     for count in sizes:
-        course = Course(count, rounds(count))
+        course = Course(count, rounds(count), value_bytes)
         yield from _measure(stage, course, tell)
         courses.append(course)
     for course in courses[1:]:
@@ -131,7 +143,7 @@ def _measure(stage: Stage, course: Course, tell: Tell) -> Iterator[Figure]:
 
 def sinks(stage: Stage, course: Course, kept: str, tell: Tell) -> Iterator[Figure]:
     """Each write into a topic of its own; the first that kproxy wrote is ``kept``, to be read. WrongCount."""
-    rows = stage.rows(course.records)
+    rows = stage.rows(course.records, course.value_bytes)
     for number in range(course.rounds):
         for way in _in_turn(number):
             tell(f"{course.records:,} records: sink {way}, round {number + 1}")
@@ -143,6 +155,7 @@ def sinks(stage: Stage, course: Course, kept: str, tell: Tell) -> Iterator[Figur
     yield _paired("Spark sink", course, "sink", SINK_RATIO)
     kafka, kproxy = (course.speed("sink", way) * course.record_bytes / _MEGABYTE for way in _WAYS)
     yield Figure(f"the same, {course.record_bytes} B a record", "MB/s", kafka, None, kproxy)
+    yield from _cpu(course, "sink", None)
     yield _memory(course, "sink")
 
 
@@ -157,10 +170,11 @@ def _sink(stage: Stage, course: Course, rows: "DataFrame", way: str, topic: str)
     writer = rows.write.format(way).options(**options).option("topic", topic).mode("append")
     _timed(stage, course, "sink", way, writer.save)
     with ClusterClient(stage.brokers) as client:
-        # Where kproxy decides there are no markers in the topic: each offset is a record.
         written = sum(client.offset(topic, index) for index in range(PARTITIONS))
-    if written != course.records:
-        raise WrongCount(f"sink {way} wrote {written:,} of {course.records:,} records")
+    markers = written - course.records
+    # Of the transaction of each task, one in each partition to which it has written.
+    if not 0 <= markers <= (TASKS * PARTITIONS if way == "kproxy" else 0):
+        raise WrongCount(f"sink {way} wrote {written:,} records and markers for {course.records:,} records")
 
 
 def sources(stage: Stage, course: Course, topic: str, tell: Tell) -> Iterator[Figure]:
@@ -171,6 +185,7 @@ def sources(stage: Stage, course: Course, topic: str, tell: Tell) -> Iterator[Fi
                 tell(f"{course.records:,} records: source {way}, {what}, round {number + 1}")
                 _source(stage, course, topic, what, way)
         yield _paired(f"Spark source, {what}", course, what, SOURCE_RATIO)
+        yield from _cpu(course, what, SOURCE_CPU_RATIO)
         yield _memory(course, what)
 
 
@@ -179,7 +194,9 @@ def _source(stage: Stage, course: Course, topic: str, what: str, way: str) -> No
     rows = stage.spark.read.format(way).option("kafka.bootstrap.servers", servers).option("subscribe", topic).load()
 
     def read() -> None:
-        expression = "count(*)" if what == "count" else f"count_if(crc32(value) >= 0 and length(value) = {VALUE_BYTES})"
+        expression = (
+            "count(*)" if what == "count" else f"count_if(crc32(value) >= 0 and length(value) = {course.value_bytes})"
+        )
         found = rows.selectExpr(f"{expression} as records").head()
         if found is None or found["records"] != course.records:
             raise WrongCount(f"source {way} read {found} of {course.records:,} records")
@@ -206,10 +223,12 @@ def _audit(stage: Stage, course: Course, topic: str, tell: Tell) -> Iterator[Fig
 
 
 def _timed(stage: Stage, course: Course, what: str, way: str, run: Callable[[], None]) -> None:
+    processes = {"Spark": stage.java, **stage.others}
     with Workers(stage.java).watched() as workers:
-        began = time.perf_counter()
+        began, before = time.perf_counter(), {name: cpu_seconds(pid) for name, pid in processes.items()}
         run()
-        course.add(what, way, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+    course.add(what, way, seconds, {name: cpu_seconds(pid) - before[name] for name, pid in processes.items()})
     if way == "kproxy":
         course.peaks[what] = max(course.peaks.get(what, 0), workers.peak_bytes)
 
@@ -223,6 +242,18 @@ def _paired(what: str, course: Course, key: str, least: float) -> Figure:
     ratio = course.ratio(key)
     goal = f">= {least} x Spark's own: {ratio:.2f}"
     return Figure(f"{what}, {course.records:,} records", "records/s", kafka, None, kproxy, goal, ratio >= least)
+
+
+def _cpu(course: Course, what: str, most: float | None) -> Iterator[Figure]:
+    """CPU for a million records, of each process; ``most``: Spark's, to that of its own connector."""
+    for process in course.cpu[what, "kproxy"]:
+        kafka, kproxy = (course.cpu_of(process, what, way) for way in _WAYS)
+        case = f"CPU of {process}, {what}, {course.records:,} records"
+        if process != "Spark" or most is None:
+            yield Figure(case, "s/million", kafka, None, kproxy)
+            continue
+        ratio = kproxy / kafka
+        yield Figure(case, "s/million", kafka, None, kproxy, f"<= {most} x Spark's own: {ratio:.2f}", ratio <= most)
 
 
 def _memory(course: Course, what: str) -> Figure:

@@ -3,8 +3,8 @@
 import contextlib
 import random
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 VALUE_BYTES = RECORD_BYTES[SMALL]
 PARTITIONS = 4
+#: Of a job that reads the rows: one a file, and a file may be cut once or twice more.
+TASKS = 48
 _FILES = 16
 _CORES = 2
 
@@ -36,6 +38,8 @@ class Stage:
     kproxy: str
     control: Path
     directory: Path
+    #: The process ids of kproxy and the broker.
+    others: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def java(self) -> int:
@@ -54,21 +58,22 @@ class Stage:
             with ClusterClient(self.brokers) as client:
                 client.delete_topic(name)
 
-    def rows(self, count: int) -> "DataFrame":
+    def rows(self, count: int, value_bytes: int = VALUE_BYTES) -> "DataFrame":
         """``count`` rows of key and value in Parquet files, made when they are first asked for."""
-        directory = self.directory / f"rows-{count}"
+        directory = self.directory / f"rows-{count}-{value_bytes}"
         if not directory.exists():
             directory.mkdir()
             for index in range(_FILES):
-                _write(directory / f"{index}.parquet", range(count * index // _FILES, count * (index + 1) // _FILES))
+                numbers = range(count * index // _FILES, count * (index + 1) // _FILES)
+                _write(directory / f"{index}.parquet", numbers, value_bytes)
         return self.spark.read.parquet(str(directory))
 
 
-def _write(path: Path, numbers: range) -> None:
+def _write(path: Path, numbers: range, value_bytes: int) -> None:
     """Keys are the numbers, values are random, so that nobody compresses them by accident."""
     count = len(numbers)
-    ends = pa.array(range(0, (count + 1) * VALUE_BYTES, VALUE_BYTES), pa.int32()).buffers()[1]
-    values = pa.py_buffer(random.Random(numbers.start).randbytes(count * VALUE_BYTES))
+    ends = pa.array(range(0, (count + 1) * value_bytes, value_bytes), pa.int32()).buffers()[1]
+    values = pa.py_buffer(random.Random(numbers.start).randbytes(count * value_bytes))
     columns = {
         "key": pa.array(numbers, pa.int64()).cast(pa.string()).cast(pa.binary()),
         "value": pa.Array.from_buffers(pa.binary(), count, [None, ends, values]),
@@ -86,11 +91,14 @@ def open_stage() -> Iterator[Stage]:
         directory = Path(name)
         control = directory / "control.sock"
         with (
-            Kproxy("bench", kafka.bootstrap, directory, "--control-socket", str(control)) as kproxy,
+            Kproxy("bench", kafka.bootstrap, directory, "--control-socket", str(control), home="auto") as kproxy,
             spark_session("kproxy bench", _conf(directory)) as spark,
         ):
             kproxy.wait_ready()
-            yield Stage(spark, kafka.bootstrap, kproxy.bootstrap, control, directory)
+            broker = kafka.pid(0)
+            assert broker is not None
+            others = {"kproxy": kproxy.pid, "broker": broker}
+            yield Stage(spark, kafka.bootstrap, kproxy.bootstrap, control, directory, others)
 
 
 def _conf(directory: Path) -> dict[str, str]:

@@ -26,6 +26,7 @@ from kproxy.spark.sink_rows import Columns, columns_of
 from kproxy.spark.sink_task import TaskNames, WrittenAttempt, task_names, write_attempt
 from kproxy.spark.sink_topics import SinkTopics
 from kproxy.spark.spark_errors import KafkaError, OptionError
+from kproxy.spark.worker_heap import settle_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,6 +58,7 @@ class _Writer:
 
     def write(self, batches: "Iterator[pa.RecordBatch]", batch_id: str | None, names: TaskNames) -> TaskMessage:
         written = write_attempt(batches, self.columns, self.options, self.decider(), names, batch_id)
+        settle_worker()
         return TaskMessage(written, self.owner, names.query_id)
 
     def commit(self, told: Sequence[TaskMessage], batch_id: str) -> None:
@@ -72,6 +74,7 @@ class _Writer:
         members = [message.written.member for message in told if message.written.member is not None]
         if members:  # else what there is belongs to attempts that failed: the next decision ends it
             self.decider(owner).commit(batch_id, members)
+        settle_worker()
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -145,6 +148,7 @@ def stream_writer(options: Mapping[str, str], schema: "StructType") -> StreamWri
     """
     checked, columns = _checked(options, schema, is_stream=True)
     owner = _memory(checked).owner(lambda: _take(checked))
+    settle_worker()
     return StreamWriter(_Writer(checked, columns, owner))
 
 

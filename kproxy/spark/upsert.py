@@ -1,14 +1,16 @@
 """Update and complete mode: changed rows of an aggregation, each micro-batch as one transaction."""
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.utils import is_remote
 
 from kproxy.spark.sink_options import stream_batch_id
+from kproxy.spark.spark_errors import OptionError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Upsert:
@@ -23,19 +25,33 @@ class Upsert:
     def __init__(self, options: Mapping[str, str]) -> None:
         """``options`` are those of the sink; ``transactional.id`` is needed, one for each query.
 
-        RuntimeError with Spark Connect, where ``foreachBatch`` does not learn the id of its query.
+        With Spark Connect ``checkpointLocation`` is needed, too, the query's own: ``foreachBatch`` learns the id of its
+        query there alone. OptionError.
         """
-        if is_remote():
-            raise RuntimeError(
-                "Upsert cannot be used with Spark Connect, which does not give foreachBatch the id of its query: run "
-                "this query by spark-submit"
-            )
         self._options = {name: str(value) for name, value in options.items()}
+        self._checkpoint: str | None = None
+        self._query_id = ""
+        if is_remote():
+            given = {name.lower(): value for name, value in self._options.items()}
+            self._checkpoint = given.get("checkpointlocation")
+            if not self._checkpoint:
+                raise OptionError(
+                    "checkpointLocation: with Spark Connect, Upsert needs that of its query among its options"
+                )
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> None:
         """Writes and commits the rows of a batch; one that was committed before changes nothing."""
-        query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        if not query_id:
-            raise RuntimeError("Upsert is for foreachBatch of a streaming query, which Spark gives an id")
+        self._query_id = self._query_id or self._find(rows.sparkSession)
         write = rows.write.format("kproxy").options(**self._options)
-        write.option("batch.id", stream_batch_id(query_id, batch_id)).mode("append").save()
+        write.option("batch.id", stream_batch_id(self._query_id, batch_id)).mode("append").save()
+
+    def _find(self, spark: "SparkSession") -> str:
+        """The id of the query, which stays with its checkpoint."""
+        if self._checkpoint is None:
+            found: str | None = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+        else:
+            lines = spark.read.text(f"{self._checkpoint.rstrip('/')}/metadata").collect()
+            found = json.loads("".join(line["value"] for line in lines)).get("id")
+        if not found:
+            raise RuntimeError("Upsert is for foreachBatch of a streaming query, which Spark gives an id")
+        return found

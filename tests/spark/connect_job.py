@@ -29,16 +29,34 @@ def main(job: Mapping[str, Any]) -> None:
     found["ended"] = query.awaitTermination(SECONDS)
     table = spark.read.format("kproxy").options(**source, subscribe=job["second"]).load()
     found["seen"] = sorted(row.value for row in table.selectExpr("string(value) as value").collect())
-    try:
-        Upsert(sink)
-    except RuntimeError as error:
-        found["upsert"] = str(error)
+    found["counted"] = [_counted(spark, job, source) for _ in range(2)]
     try:
         spark.read.format("kproxy").options(**source, subscripe="x").load().count()
     except PySparkException as error:
         found["wrong"] = str(error)
     print(json.dumps(found))
     spark.stop()
+
+
+def _counted(spark: SparkSession, job: Mapping[str, Any], source: Mapping[str, str]) -> list[list[str]]:
+    """What is in the third topic after a query in update mode has counted the first one's values by their parity."""
+    checkpoint = f"{job['checkpoint']}-counts"
+    given = (
+        spark.readStream.format("kproxy").options(**source, subscribe=job["first"], startingOffsets="earliest").load()
+    )
+    numbers = given.load()
+    counts = numbers.groupBy((numbers.value.cast("string").cast("int") % 2).cast("string").alias("key")).count()
+    sink = {
+        **job["sink"],
+        "topic": job["third"],
+        "transactional.id": "connect-counts",
+        "checkpointLocation": checkpoint,
+    }
+    rows = counts.selectExpr("key", "string(count) as value").writeStream.outputMode("update")
+    query = rows.foreachBatch(Upsert(sink)).option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    query.awaitTermination(SECONDS)
+    table = spark.read.format("kproxy").options(**source, subscribe=job["third"]).load()
+    return sorted([row.key, row.value] for row in table.selectExpr("string(key) key", "string(value) value").collect())
 
 
 if __name__ == "__main__":

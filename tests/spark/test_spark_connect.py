@@ -21,7 +21,7 @@ SETTINGS = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "s
 
 def test_a_client_of_spark_connect(kafka: RealKafka, spark_home: Path, tmp_path: Path) -> None:
     with ClusterClient(kafka.bootstrap) as client:
-        for topic in ("connect-first", "connect-second"):
+        for topic in ("connect-first", "connect-second", "connect-third"):
             client.create_topic(topic, 2)
     socket = tmp_path / "control.sock"
     flags = [f"--conf {name}={value}" for name, value in SETTINGS.items()]
@@ -36,6 +36,7 @@ def test_a_client_of_spark_connect(kafka: RealKafka, spark_home: Path, tmp_path:
             "sink": {"kafka.bootstrap.servers": kproxy.bootstrap, "kproxy.control.socket": str(socket)},
             "first": "connect-first",
             "second": "connect-second",
+            "third": "connect-third",
             "checkpoint": str(tmp_path / "checkpoint"),
         }
         command = [sys.executable, "-m", "tests.spark.connect_job", json.dumps(job)]
@@ -44,5 +45,5 @@ def test_a_client_of_spark_connect(kafka: RealKafka, spark_home: Path, tmp_path:
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["ended"]
     assert found["seen"] == [str(number) for number in range(10)]
-    assert found["upsert"].startswith("Upsert cannot be used with Spark Connect")
+    assert found["counted"] == [[["0", "5"], ["1", "5"]]] * 2  # started again it has nothing to write
     assert "unknown option 'subscripe' of the source" in found["wrong"]

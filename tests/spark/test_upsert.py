@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from kproxy.spark import Upsert
+from kproxy.spark.spark_errors import OptionError
 
 
 class Rows:
@@ -59,7 +60,8 @@ def test_it_is_for_a_streaming_query() -> None:
     assert not rows.saved
 
 
-def test_with_spark_connect_it_says_so_before_the_query_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_spark_connect_it_needs_the_checkpoint_before_the_query_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
-    with pytest.raises(RuntimeError, match="cannot be used with Spark Connect"):
+    with pytest.raises(OptionError, match="checkpointLocation: with Spark Connect"):
         Upsert({})
+    Upsert({"checkpointLocation": "/data/cp"})

@@ -34,6 +34,12 @@ class _Process:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    def pid(self) -> int:
+        """Of the process that runs."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def exit_code(self) -> int | None:
         """How it ended; None while it runs."""
         return None if self._process is None else self._process.poll()
@@ -76,15 +82,15 @@ class _Process:
 
 
 class Kproxy(_Process):
-    """``kproxy run`` that decides all transactions, always on the same ports and with the same instance.id."""
+    """``kproxy run`` that by default decides all transactions; always on the same ports, with the same instance.id."""
 
-    def __init__(self, name: str, upstream: str, directory: Path, *options: str) -> None:
+    def __init__(self, name: str, upstream: str, directory: Path, *options: str, home: str = "kproxy") -> None:
         """``options`` are flags of ``kproxy run``, beside those that make it what it is."""
         listen, http = free_ports(2)
         ports = free_ports(_BROKER_PORTS)
         command = [sys.executable, "-m", "kproxy", "run", "--bootstrap-servers", upstream, "--instance-id", name]
         command += ["--listen", f"127.0.0.1:{listen}", "--http", f"127.0.0.1:{http}", "--log-format", "json"]
-        command += ["--broker-ports", f"{ports[0]}-{ports[-1]}", "--transactions-home", "kproxy", *options]
+        command += ["--broker-ports", f"{ports[0]}-{ports[-1]}", "--transactions-home", home, *options]
         super().__init__(name, command, directory / f"{name}.log")
         self.bootstrap = f"127.0.0.1:{listen}"
         self._ready_page = f"http://127.0.0.1:{http}/readyz"
