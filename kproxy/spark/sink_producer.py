@@ -27,8 +27,12 @@ _ROOM_SECONDS: Final = 0.02
 #: What to do about errors of which librdkafka's own text says nothing.
 _ADVICE: Final[Mapping[int, str]] = MappingProxyType(
     {
+        Failure.TOPIC_AUTHORIZATION_FAILED: "give the principal of this query Write on the topic",
+        Failure.MSG_SIZE_TOO_LARGE: "raise kafka.max.request.size of the sink and max.message.bytes of the topic",
+        Failure.INVALID_TXN_STATE: "the task's part of the transaction has ended, as after a restart of kproxy or "
+        "after transaction.timeout.ms: nothing of it is visible, and the next run of the task writes all of it",
         Failure.POLICY_VIOLATION: "kproxy's own transactions refuse compacted topics; start kproxy with "
-        "transactions.home: broker, or with a rule TRANSACTIONAL_ID=broker"
+        "transactions.home: broker, or with a rule TRANSACTIONAL_ID=broker",
     }
 )
 

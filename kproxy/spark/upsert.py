@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkException
 from pyspark.sql.utils import is_remote
 
-from kproxy.spark.sink_options import stream_batch_id
+from kproxy.spark.sink_options import parse, stream_batch_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,7 +24,7 @@ class Upsert:
     def __init__(self, options: Mapping[str, str]) -> None:
         """``options`` are those of the sink; ``transactional.id`` is needed, one for each query.
 
-        RuntimeError with Spark Connect, where ``foreachBatch`` does not learn the id of its query.
+        OptionError; RuntimeError with Spark Connect, where ``foreachBatch`` does not learn the id of its query.
         """
         if is_remote():
             raise RuntimeError(
@@ -31,6 +32,7 @@ class Upsert:
                 "this query by spark-submit"
             )
         self._options = {name: str(value) for name, value in options.items()}
+        parse(self._options, is_stream=False)
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> None:
         """Writes and commits the rows of a batch; one that was committed before changes nothing."""
@@ -38,4 +40,7 @@ class Upsert:
         if not query_id:
             raise RuntimeError("Upsert is for foreachBatch of a streaming query, which Spark gives an id")
         write = rows.write.format("kproxy").options(**self._options)
-        write.option("batch.id", stream_batch_id(query_id, batch_id)).mode("append").save()
+        try:
+            write.option("batch.id", stream_batch_id(query_id, batch_id)).mode("append").save()
+        except PySparkException as error:
+            raise error.with_traceback(None) from None  # Spark reports the stack first, and ten lines of it are its own

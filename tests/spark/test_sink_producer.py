@@ -74,8 +74,17 @@ def test_a_kproxy_that_is_not_there_is_reported() -> None:
         sender.close()
 
 
-async def test_what_a_compacted_topic_needs_is_reported() -> None:
-    refused = ProduceResponsePartitionProduceResponse(error_code=ErrorCode.POLICY_VIOLATION, base_offset=-1)
+@pytest.mark.parametrize(
+    ("code", "way_out"),
+    [
+        (ErrorCode.POLICY_VIOLATION, r"compacted.* transactions\.home"),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "give the principal of this query Write on the topic"),
+        (ErrorCode.MESSAGE_TOO_LARGE, r"raise kafka\.max\.request\.size of the sink and max\.message\.bytes"),
+        (ErrorCode.INVALID_TXN_STATE, "restart of kproxy .* the next run of the task writes all of it"),
+    ],
+)
+async def test_what_to_do_about_a_refusal_is_reported(code: ErrorCode, way_out: str) -> None:
+    refused = ProduceResponsePartitionProduceResponse(error_code=code, base_offset=-1)
     answer = ProduceResponse([ProduceResponseTopicProduceResponse("t", partition_responses=[refused])])
     async with open_fake_cluster(1) as fake:
         fake.cluster.create_topic("t", 1)
@@ -83,7 +92,7 @@ async def test_what_a_compacted_topic_needs_is_reported() -> None:
         sender = Sender(options(bootstrap=fake.bootstrap), "c")
         try:
             sender.send(_rows(1))
-            with pytest.raises(KafkaError, match=r"record for t-0 .*compacted.* transactions\.home"):
+            with pytest.raises(KafkaError, match=f"record for t-0 .*{way_out}"):
                 await trio.to_thread.run_sync(sender.flush)
         finally:
             sender.close()
