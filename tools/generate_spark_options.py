@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kproxy.spark.option_table import (
+    BOTH_NO_EFFECT,
     NO_EFFECT,
     REFUSED,
     SECURITY_REFUSED,
@@ -34,18 +35,20 @@ def render() -> str:
     sections = [
         _INTRODUCTION,
         f"## Source\n\n{_full(SOURCE)}",
-        f"### Taken without effect\n\n{_short(NO_EFFECT)}",
+        f"### Taken by the source without effect\n\n{_short(_own(NO_EFFECT))}",
         f"### Refused by the source\n\n{_short(_own(REFUSED))}",
         f"## Sink\n\n{_full(SINK)}",
-        f"### Taken by the sink without effect\n\n{_short(SINK_NO_EFFECT)}",
+        f"### Taken by the sink without effect\n\n{_short(_own(SINK_NO_EFFECT))}",
         f"### Refused by the sink\n\n{_short(_own(SINK_REFUSED))}",
+        f"## Taken by both without effect\n\n{_short(BOTH_NO_EFFECT)}",
         f"## Refused by both\n\n{_short(SECURITY_REFUSED)}",
     ]
     return "\n".join(sections)
 
 
 def _own(options: Iterable[SparkOption]) -> list[SparkOption]:
-    return [option for option in options if option not in SECURITY_REFUSED]
+    """Without those that source and sink have in common."""
+    return [option for option in options if option not in (*SECURITY_REFUSED, *BOTH_NO_EFFECT)]
 
 
 def _names(option: SparkOption) -> str:

@@ -97,7 +97,7 @@ def _pipelines() -> ModuleType:
     try:
         from kproxy.spark import pipeline as package
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("pyspark", "pyarrow", "numpy", "confluent_kafka"):
+        if (error.name or "").partition(".")[0] not in ("pyspark", "pyarrow", "numpy"):
             raise
         raise click.ClickException(f"pipelines need Spark: {install_command('spark')}") from None
     return package

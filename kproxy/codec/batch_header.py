@@ -164,7 +164,7 @@ def stored_crc(batch: bytes | bytearray | memoryview) -> int:
     return int.from_bytes(batch[_CRC_AT:_CRC_FROM], "big")
 
 
-def assemble(header: BatchHeader, payload: bytes | bytearray) -> bytearray:
+def assemble(header: BatchHeader, payload: bytes | bytearray | memoryview) -> bytearray:
     """Join a header, whose ``length`` and ``crc`` are filled in here, and the (already compressed) records."""
     out = bytearray(HEADER_SIZE)
     out += payload

@@ -26,22 +26,24 @@ _ZSTD_LEVEL: Final = 3  # the levels that Kafka's producer uses unless told othe
 _ZSTD_FIRST_GUESS: Final = 1 << 16
 
 
-def compress(codec: int, data: bytes | memoryview, *, magic: int = 2) -> bytes:
+def compress(codec: int, data: bytes | memoryview, *, magic: int = 2, level: int | None = None) -> bytes:
     """Compress ``data`` for a batch or wrapper of format ``magic`` (lz4 looks different in magic 0, KAFKA-3160).
+
+    ``level``: of gzip or zstd; None for that of Kafka's producer. The other codecs have one only.
 
     Raises ``LocalProtocolError`` for a codec that the format does not have (zstd needs magic 2, KIP-110).
     """
     if codec == NONE:
         return bytes(data)
     if codec == GZIP:
-        packer = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WRAPPER)
+        packer = zlib.compressobj(_GZIP_LEVEL if level is None else level, zlib.DEFLATED, _GZIP_WRAPPER)
         return packer.compress(data) + packer.flush()
     if codec == SNAPPY:
         return snappy_frame.compress(data)
     if codec == LZ4:
         return lz4_frame.compress(data, broken_checksum=magic == 0)
     if codec == ZSTD and magic >= 2:
-        return bytes(cramjam.zstd.compress(data, _ZSTD_LEVEL))
+        return bytes(cramjam.zstd.compress(data, _ZSTD_LEVEL if level is None else level))
     raise LocalProtocolError(f"codec {codec} does not exist in magic {magic}")
 
 

@@ -1,7 +1,7 @@
 """One blocking connection to a broker or to kproxy, for Spark's processes, which know nothing of trio.
 
-One request at a time, every wait bounded. The version of a request is the newest that both sides know, as ApiVersions
-(KIP-35, KIP-511) tells when the connection is opened.
+Every wait is bounded, and responses come in the order of their requests. The version of a request is the newest that
+both sides know, as ApiVersions (KIP-35, KIP-511) tells when the connection is opened.
 """
 
 import socket
@@ -129,7 +129,8 @@ class Connection:
         """
         self._address = address
         self._client_id = client_id
-        self._correlation_id = 0
+        self._sent = 0
+        self._received = 0
         self._answered = False
         protection = protection or Protection(PLAIN_TEXT)
         self._is_plain = protection.security == PLAIN_TEXT
@@ -164,6 +165,11 @@ class Connection:
     def address(self) -> Address:
         return self._address
 
+    @property
+    def awaited(self) -> int:
+        """How many responses are to come."""
+        return self._sent - self._received
+
     def version(self, message: type[Message], oldest: int, newest: int) -> int:
         """The newest version from ``oldest`` to ``newest`` that the other side serves; KafkaError if there is none."""
         try:
@@ -177,9 +183,9 @@ class Connection:
         return self.receive(version, answer)
 
     def send(self, request: Message, version: int) -> None:
-        """Sends a request; its response is to be received before the next one is sent. Raises KafkaError."""
-        self._correlation_id += 1
-        frame = encode_request(request, version, self._correlation_id, self._client_id)
+        """Sends a request, to which there will be a response. Raises KafkaError."""
+        self._sent += 1
+        frame = encode_request(request, version, self._sent, self._client_id)
         try:
             self._socket.sendall(frame)
         except OSError as error:
@@ -187,11 +193,12 @@ class Connection:
             raise KafkaError(f"cannot send to {self._address}: {error}") from error
 
     def receive(self, version: int, answer: type[_MessageT]) -> _MessageT:
-        """The response to what was sent last; its records are views of one buffer. Raises KafkaError."""
+        """The response to the oldest request that has none; its records are views of one buffer. Raises KafkaError."""
         frame = self._frame()
+        self._received += 1
         try:
             (correlation_id,) = _I32.unpack_from(frame)
-            if correlation_id != self._correlation_id:
+            if correlation_id != self._received:
                 raise RemoteProtocolError("it answers another request")
             if answer is ApiVersionsResponse and frame[_CORRELATION_AT : _CORRELATION_AT + 2] == _UNSUPPORTED:
                 version = 0  # this error comes in the oldest shape, whatever was asked for

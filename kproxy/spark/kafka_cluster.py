@@ -113,9 +113,12 @@ class KafkaCluster:
         """All topics, and how many partitions each has. Raises KafkaError."""
         return self._topics(None)
 
-    def partitions(self, topics: Collection[str]) -> dict[str, int]:
-        """How many partitions each of these topics has; one that does not exist is not in it. Raises KafkaError."""
-        return self._topics(sorted(topics)) if topics else {}
+    def partitions(self, topics: Collection[str], *, create: bool = False) -> dict[str, int]:
+        """How many partitions each of these topics has; one that does not exist is not in it. Raises KafkaError.
+
+        ``create``: the broker may create those that do not exist, and they are there soon after.
+        """
+        return self._topics(sorted(topics), create=create) if topics else {}
 
     def offsets(
         self, wanted: Mapping[TopicPartition, int], *, committed: bool = False
@@ -146,10 +149,17 @@ class KafkaCluster:
 
     # -- towards brokers
 
-    def leader(self, partition: TopicPartition) -> Connection:
-        """A connection to the leader, as far as is known. Raises Passing if there is none now, or KafkaError."""
-        (leader,) = self._by_leader({partition: 0})
+    def leader(self, partition: TopicPartition, *, renew: bool = True) -> Connection:
+        """A connection to the leader, as far as is known. Raises Passing if there is none now, or KafkaError.
+
+        ``renew``: one whose login ends soon is closed, and another one opened.
+        """
+        (leader,) = self._by_leader({partition: 0}, renew=renew)
         return leader
+
+    def has_leader(self, partition: TopicPartition) -> bool:
+        """Whether the leader is known, so that ``leader`` asks nobody."""
+        return partition in self._leaders
 
     def insist(self, action: Callable[[], _ResultT]) -> _ResultT:
         """What ``action`` returns; tried again while it raises Passing, until patience ends. Raises KafkaError."""
@@ -195,9 +205,9 @@ class KafkaCluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _connect(self, address: Address) -> Connection:
+    def _connect(self, address: Address, *, renew: bool = True) -> Connection:
         known = self._connections.get(address)
-        if known is not None and known.is_old:
+        if known is not None and known.is_old and renew:
             self._connections.pop(address).close()
             known = None
         if known is None:
@@ -230,8 +240,8 @@ class KafkaCluster:
 
     # -- metadata
 
-    def _topics(self, names: Collection[str] | None) -> dict[str, int]:
-        response = self.insist(lambda: self._metadata(names))
+    def _topics(self, names: Collection[str] | None, *, create: bool = False) -> dict[str, int]:
+        response = self.insist(lambda: self._metadata(names, create=create))
         found: dict[str, int] = {}
         for row in response.topics:
             if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -241,9 +251,9 @@ class KafkaCluster:
             found[row.name or ""] = len(row.partitions)
         return found
 
-    def _metadata(self, names: Collection[str] | None) -> MetadataResponse:
+    def _metadata(self, names: Collection[str] | None, *, create: bool = False) -> MetadataResponse:
         asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=create)
         response = self.ask(self._any(), request, (4, 9), MetadataResponse)
         self._cluster_id = response.cluster_id
         self._brokers.update((row.node_id, Address(row.host, row.port)) for row in response.brokers)
@@ -255,7 +265,9 @@ class KafkaCluster:
                     self._leaders[TopicPartition(topic.name or "", part.partition_index)] = part.leader_id
         return response
 
-    def _by_leader(self, wanted: Mapping[TopicPartition, int]) -> dict[Connection, dict[TopicPartition, int]]:
+    def _by_leader(
+        self, wanted: Mapping[TopicPartition, int], *, renew: bool = True
+    ) -> dict[Connection, dict[TopicPartition, int]]:
         if any(each not in self._leaders for each in wanted):
             self._metadata(sorted({each.topic for each in wanted}))
         found: dict[Connection, dict[TopicPartition, int]] = {}
@@ -263,7 +275,7 @@ class KafkaCluster:
             leader = self._brokers.get(self._leaders.get(each, -1))
             if leader is None:
                 raise Passing(f"{each} does not exist, or has no leader")
-            found.setdefault(self._connect(leader), {})[each] = value
+            found.setdefault(self._connect(leader, renew=renew), {})[each] = value
         return found
 
     def _list_offsets(

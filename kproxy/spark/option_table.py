@@ -50,8 +50,7 @@ SOURCE: Final = (
     _option(
         "maxOffsetsPerTrigger",
         "",
-        "how many offsets a micro-batch covers at most, shared out by what each partition has. Higher: fewer, larger "
-        "batches",
+        "the most offsets of a micro-batch, shared out by what each partition has. Higher: fewer, larger batches",
     ),
     _option(
         "minOffsetsPerTrigger",
@@ -83,13 +82,12 @@ SOURCE: Final = (
     _option(
         "kafka.fetch.max.bytes kafka.max.partition.fetch.bytes",
         "4194304",
-        "the most bytes of one response, the smaller of both; it has at least one batch. Higher: fewer requests, more "
-        "memory",
+        "bytes of one response, the smaller of both, but at least one batch. Higher: fewer requests, more memory",
     ),
     _option(
         "kafkaConsumer.pollTimeoutMs",
         "120000",
-        "how long a task retries without progress while leaders move or kproxy restarts",
+        "how long a task retries without progress",
     ),
     _option("maxDecompressedBytes", "134217728", "the largest size of a batch after decompression"),
 )
@@ -97,8 +95,29 @@ SOURCE: Final = (
 
 _NO_GROUP: Final = "the source is no member of a consumer group; Spark keeps its offsets"
 _RANGES: Final = "each task knows the offsets that it reads, and waits for nothing else"
-_JMX: Final = "no Java client reports metrics; see [progress and lag](spark.md#progress-and-lag)"
-_TIMES: Final = "`kafka.request.timeout.ms` and `kafkaConsumer.pollTimeoutMs` bound all waiting"
+BOTH_NO_EFFECT: Final = (
+    _option(
+        "kafka.retry.backoff.ms kafka.retry.backoff.max.ms kafka.reconnect.backoff.ms kafka.reconnect.backoff.max.ms "
+        "kafka.metadata.max.age.ms kafka.connections.max.idle.ms kafka.socket.connection.setup.timeout.ms "
+        "kafka.socket.connection.setup.timeout.max.ms",
+        "",
+        "the timeouts above bound all waiting",
+    ),
+    _option(
+        "kafka.client.dns.lookup kafka.metadata.recovery.strategy kafka.metadata.recovery.rebootstrap.trigger.ms",
+        "",
+        "if no known broker answers, `kafka.bootstrap.servers` is asked again",
+    ),
+    _option("kafka.receive.buffer.bytes kafka.send.buffer.bytes", "", "the operating system sizes the buffers"),
+    _option(
+        "kafka.metric.reporters kafka.metrics.num.samples kafka.metrics.recording.level "
+        "kafka.metrics.sample.window.ms kafka.auto.include.jmx.reporter kafka.enable.metrics.push",
+        "",
+        "no Java client reports metrics; see [progress and lag](spark.md#progress-and-lag)",
+    ),
+)
+"""Taken by source and sink, so that a query need not be changed, and without effect."""
+
 NO_EFFECT: Final = (
     _option(
         "groupIdPrefix kafka.group.id kafka.session.timeout.ms kafka.heartbeat.interval.ms kafka.max.poll.interval.ms "
@@ -109,29 +128,15 @@ NO_EFFECT: Final = (
     ),
     _option("kafka.max.poll.records kafka.fetch.min.bytes kafka.fetch.max.wait.ms", "", _RANGES),
     _option(
-        "fetchOffset.numRetries fetchOffset.retryIntervalMs kafka.default.api.timeout.ms kafka.retry.backoff.ms "
-        "kafka.reconnect.backoff.ms kafka.reconnect.backoff.max.ms kafka.metadata.max.age.ms "
-        "kafka.connections.max.idle.ms kafka.socket.connection.setup.timeout.ms kafka.retry.backoff.max.ms "
-        "kafka.socket.connection.setup.timeout.max.ms",
+        "fetchOffset.numRetries fetchOffset.retryIntervalMs kafka.default.api.timeout.ms",
         "",
-        _TIMES,
-    ),
-    _option(
-        "kafka.client.dns.lookup kafka.metadata.recovery.strategy kafka.metadata.recovery.rebootstrap.trigger.ms",
-        "",
-        "if no known broker answers, the source asks `kafka.bootstrap.servers` again",
+        "`kafka.request.timeout.ms` and `kafkaConsumer.pollTimeoutMs` bound all waiting",
     ),
     _option("kafka.client.rack", "", "the source reads from the leaders of the partitions"),
     _option("kafka.check.crcs", "", "each batch is checked"),
     _option("kafka.allow.auto.create.topics", "", "reading creates no topic"),
     _option("kafka.exclude.internal.topics", "", "a pattern never matches the brokers' own topics"),
-    _option("kafka.receive.buffer.bytes kafka.send.buffer.bytes", "", "the operating system sizes the buffers"),
-    _option(
-        "kafka.metric.reporters kafka.metrics.num.samples kafka.metrics.recording.level "
-        "kafka.metrics.sample.window.ms kafka.auto.include.jmx.reporter kafka.enable.metrics.push",
-        "",
-        _JMX,
-    ),
+    *BOTH_NO_EFFECT,
 )
 """Taken by the source, so that a query need not be changed, and without effect."""
 
@@ -202,34 +207,28 @@ SINK: Final = (
     _option(
         "kproxy.retry.timeout.ms",
         "120000",
-        "the longest wait of driver and tasks for a kproxy that does not answer; 10 s when a query starts",
+        "how long driver and tasks wait for kproxy; 10 s when a query starts",
     ),
     _option("batch.id", "", "of `df.write`: a write under an id that was committed before changes nothing"),
     _option("includeHeaders", "", "no effect, as in Spark's own sink: a column `headers` is always written"),
-    _option(
-        "kafka.*",
-        "",
-        "settings of the producer by librdkafka's names, such as `kafka.compression.type`, `kafka.linger.ms` and "
-        "`kafka.batch.size`, or by Java's: `kafka.max.request.size`, `kafka.send.buffer.bytes`, "
-        "`kafka.receive.buffer.bytes`, and `kafka.compression.gzip.level` and its like",
-    ),
+    _option("kafka.compression.type", "`none`", "`none`, `gzip`, `snappy`, `lz4` or `zstd`"),
+    _option("kafka.compression.gzip.level kafka.compression.zstd.level", "6; 3", "1 to 9; 1 to 22"),
+    _option("kafka.batch.size", "1000000", "bytes of a batch before compression"),
+    _option("kafka.max.request.size", "1048576", "bytes of a request, and of a record"),
 )
 """What the sink takes, beside the options of security."""
 
 SINK_NO_EFFECT: Final = (
     _option("kafka.max.block.ms", "", "`kproxy.retry.timeout.ms` and `transaction.timeout.ms` bound all waiting"),
+    _option("kafka.linger.ms", "", "a batch is sent when it is full, or its task ends"),
+    _option("kafka.compression.lz4.level", "", "the fastest"),
     _option(
-        "kafka.metadata.max.idle.ms kafka.socket.connection.setup.timeout.max.ms "
-        "kafka.partitioner.adaptive.partitioning.enable kafka.partitioner.availability.timeout.ms",
+        "kafka.metadata.max.idle.ms kafka.partitioner.adaptive.partitioning.enable "
+        "kafka.partitioner.availability.timeout.ms",
         "",
-        "the producer is librdkafka, which has no such setting",
+        "each attempt of a task has its own connections",
     ),
-    _option(
-        "kafka.metric.reporters kafka.metrics.num.samples kafka.metrics.recording.level "
-        "kafka.metrics.sample.window.ms kafka.auto.include.jmx.reporter",
-        "",
-        _JMX,
-    ),
+    *BOTH_NO_EFFECT,
 )
 """Taken by the sink, so that a query need not be changed, and without effect."""
 

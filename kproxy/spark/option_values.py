@@ -23,13 +23,16 @@ def boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
     return text.lower() == "true"
 
 
-def number(given: Mapping[str, str], name: str, default: int | None, *, least: int = 1) -> int | None:
-    """A whole number of at least ``least``. Raises OptionError."""
+def number(
+    given: Mapping[str, str], name: str, default: int | None, *, least: int = 1, most: int | None = None
+) -> int | None:
+    """A whole number of at least ``least``, and at most ``most``. Raises OptionError."""
     text = given.get(name)
     if text is None:
         return default
-    if not text.strip().isdecimal() or int(text) < least:
-        raise OptionError(f"{name}: {text!r} is no whole number of {least} or more")
+    if not text.strip().isdecimal() or int(text) < least or (most is not None and int(text) > most):
+        valid = f"of {least} or more" if most is None else f"from {least} to {most}"
+        raise OptionError(f"{name}: {text!r} is no whole number {valid}")
     return int(text)
 
 

@@ -22,7 +22,6 @@ from kproxy.spark.read_options import FIRST_PATIENCE_S
 from kproxy.spark.sink_control import Decider, Fenced
 from kproxy.spark.sink_ends import check_one_kproxy
 from kproxy.spark.sink_options import SinkOptions, parse, stream_batch_id
-from kproxy.spark.sink_producer import check
 from kproxy.spark.sink_rows import Columns, columns_of
 from kproxy.spark.sink_task import TaskNames, WrittenAttempt, task_names, write_attempt
 from kproxy.spark.sink_topics import SinkTopics
@@ -182,8 +181,9 @@ def _check_places(options: SinkOptions) -> None:
     """KafkaError if rows would go elsewhere than decisions, or the topic does not exist."""
     first = replace(options, retry_ms=min(options.retry_ms, int(FIRST_PATIENCE_S * 1000)))
     check_one_kproxy(first, Decider(options.control.client(), first, None))
-    if options.topic is not None:
-        SinkTopics(first, "kproxy-spark").check([options.topic])
+    if options.topic is not None and not options.creates_topics:
+        with first.open_cluster("kproxy-spark") as cluster:
+            SinkTopics(cluster, create=False).partitions(options.topic)
 
 
 def _checked_stream(options: Mapping[str, str], schema: "StructType", mode: str) -> tuple[SinkOptions, Columns]:
@@ -197,7 +197,6 @@ def _checked_stream(options: Mapping[str, str], schema: "StructType", mode: str)
 
 def _checked(options: Mapping[str, str], schema: "StructType", *, is_stream: bool) -> tuple[SinkOptions, Columns]:
     checked = parse(options, is_stream=is_stream)
-    check(checked)
     return checked, columns_of(schema, has_topic=checked.topic is not None)
 
 

@@ -2,11 +2,11 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol, TypeVar
 from uuid import uuid4
 
-from kproxy.client import ControlClient, ControlError, ControlUnreachable, OwnerId
+from kproxy.client import ControlClient, ControlError, ControlUnreachable, Described, OwnerId
 from kproxy.errors import KproxyError
 from kproxy.spark.sink_options import SinkOptions
 from kproxy.spark.spark_errors import KafkaError
@@ -71,11 +71,16 @@ class Decider:
         self.abort()
         return self._owner
 
-    def begin(self, prefix: str) -> str:
-        """Begins a member and returns its name; its data are to be written under ``client_id_of`` it."""
+    def begin(self, prefix: str) -> tuple[str, Collection[str]]:
+        """Begins a member; its name, and the batches that kproxy knows to be committed.
+
+        Its data are to be written under ``client_id_of`` the name. A kproxy that is older tells no batches, and one
+        that has not read its log to the end may miss the last: then a batch is written again, and aborted, for a commit
+        of it changes nothing any more.
+        """
         names: list[str] = []
 
-        def begin() -> object:
+        def begin() -> Described:
             # A begin without a response may be done, and no name can be used again.
             names.append(f"{prefix}-{uuid4().hex[:_RANDOM_DIGITS]}")
             name = names[-1]
@@ -88,8 +93,8 @@ class Decider:
                 prefer_broker=True,
             )
 
-        self._ask(begin)
-        return names[-1]
+        found = self._ask(begin)
+        return names[-1], found.batch_ids
 
     def sees(self, client_id: str) -> bool:
         """Whether a client of this client.id is connected to the kproxy that decides."""
@@ -128,13 +133,6 @@ class Decider:
                 self._id, batch_id=batch_id, members=members, owner=self._owner, abort_others=True
             )
         )
-
-    def has_committed(self, batch_id: str) -> bool:
-        """Whether the log has a commit of this batch: another one would change nothing.
-
-        A kproxy that does not answer this question is an older one: then a batch is written again, and aborted.
-        """
-        return batch_id in self._ask(lambda: self._client.describe(self._id)).batch_ids
 
     def abort(self) -> None:
         """Aborts all that is open or prepared; called after ``take``."""

@@ -11,11 +11,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 from uuid import uuid4
 
-from confluent_kafka import KafkaException, Producer
-
 from kproxy.spark.sink_control import Decider, client_id_of
 from kproxy.spark.sink_options import BOOTSTRAP, SinkOptions
-from kproxy.spark.sink_producer import settings
 from kproxy.spark.spark_errors import KafkaError
 
 #: A kproxy that is being replaced may have passed the connection's listener on, and not the control API yet.
@@ -49,22 +46,10 @@ def check_one_kproxy(
 
 @contextmanager
 def _connected(options: SinkOptions, client_id: str) -> Iterator[None]:
-    """The connection is not librdkafka's, which may close it as soon as it knows the brokers by their own addresses.
-
-    KafkaError, with the reason that librdkafka keeps to itself: a wrong password or certificate, say.
-    """
+    """KafkaError, with the reason: a wrong password or certificate, say."""
     with options.open_cluster(client_id) as cluster:
         try:
             cluster.topics()
         except KafkaError as error:
             raise KafkaError(f"{BOOTSTRAP} ({options.bootstrap}) does not answer as it should: {error}") from None
-        _check_producer(options, client_id)
         yield
-
-
-def _check_producer(options: SinkOptions, client_id: str) -> None:
-    try:
-        Producer(settings(options, client_id)).list_topics(timeout=options.retry_ms / 1000)
-    except KafkaException as error:
-        why = error.args[0].str()
-        raise KafkaError(f"kafka.bootstrap.servers ({options.bootstrap}) does not answer: {why}") from None

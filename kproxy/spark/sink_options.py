@@ -11,7 +11,8 @@ from kproxy.client import DEFAULT_SOCKET, ControlClient
 from kproxy.config.values import suggest
 from kproxy.spark.kafka_cluster import KafkaCluster
 from kproxy.spark.option_table import SINK, SINK_NO_EFFECT, SINK_REFUSED
-from kproxy.spark.option_values import boolean, servers
+from kproxy.spark.option_values import boolean, choice, number, servers
+from kproxy.spark.record_encoding import USUAL, Packing
 from kproxy.spark.security_options import NAMES as SECURITY
 from kproxy.spark.security_options import PLAIN_TEXT, Security, security
 from kproxy.spark.spark_errors import OptionError
@@ -24,60 +25,33 @@ DEFAULT_TIMEOUT_MS: Final = 900_000
 DEFAULT_RETRY_MS: Final = 120_000
 
 _CONTROL_CA: Final = "kproxy.control.ssl.ca.location"
-_KNOWN: Final = (*(name.lower() for option in SINK for name in option.names), "checkpointlocation", "queryname")
-_PREFIX: Final = "kafka."
-_SECURED: Final = ("kafka.ssl.", "kafka.sasl.", "kafka.security.")
 _DAY_MS: Final = 86_400_000
+_TAKEN: Final = frozenset(name.lower() for option in (*SINK, *SINK_NO_EFFECT) for name in option.names)
+_KNOWN: Final = (*_TAKEN, *SECURITY, "checkpointlocation", "queryname")
 _OWN: Final = "the sink sets it, for exactly-once depends on it: leave it out"
-#: Names of librdkafka's and of Kafka's own producer.
 _NOT_THE_USERS: Final[Mapping[str, str]] = MappingProxyType(
-    {name.removeprefix("kafka."): f"{option.text}: leave it out" for option in SINK_REFUSED for name in option.names}
-    | dict.fromkeys(
-        (
-            "acks",
-            "request.required.acks",
-            "retries",
-            "message.send.max.retries",
-            "enable.idempotence",
-            "enable.gapless.guarantee",
-            "max.in.flight",
-            "max.in.flight.requests.per.connection",
-            "delivery.timeout.ms",
-            "message.timeout.ms",
-            "request.timeout.ms",
-            "socket.timeout.ms",
-            "delivery.report.only.error",
-            "client.id",
-        ),
-        _OWN,
-    )
+    {name: f"{option.text}: leave it out" for option in SINK_REFUSED for name in option.names}
     | {
-        "transactional.id": "write transactional.id, without kafka.",
-        "transaction.timeout.ms": "write transaction.timeout.ms, without kafka.",
-        "key.serializer": "key and value are written as they are: leave it out",
-        "value.serializer": "key and value are written as they are: leave it out",
-        "queue.buffering.max.messages": "it bounds the memory of a worker, and is set by the sink: leave it out",
-        "queue.buffering.max.kbytes": "it bounds the memory of a worker, and is set by the sink: leave it out",
-        "buffer.memory": "the sink bounds its memory itself: leave it out",
+        "kafka.acks": f"{_OWN}, or say all",
+        "kafka.enable.idempotence": f"{_OWN}, or say true",
+        "kafka.transactional.id": "write transactional.id, without kafka.",
+        "kafka.transaction.timeout.ms": "write transaction.timeout.ms, without kafka.",
     }
 )
-
-
 #: What the sink does anyway may be said.
 _SAME_AS_OURS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {"acks": ("all", "-1"), "enable.idempotence": ("true",)}
+    {"kafka.acks": ("all", "-1"), "kafka.enable.idempotence": ("true",)}
 )
-_WITHOUT_EFFECT: Final = frozenset(name for option in SINK_NO_EFFECT for name in option.names)
-_JAVA_NAMES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "max.request.size": "message.max.bytes",
-        "send.buffer.bytes": "socket.send.buffer.bytes",
-        "receive.buffer.bytes": "socket.receive.buffer.bytes",
-        "compression.gzip.level": "compression.level",
-        "compression.lz4.level": "compression.level",
-        "compression.zstd.level": "compression.level",
-    }
-)
+
+_COMPRESSION: Final = "kafka.compression.type"
+#: By their numbers in a batch.
+_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+_MOST_LEVELS: Final[Mapping[str, int]] = MappingProxyType({"gzip": 9, "zstd": 22})
+_BATCH_SIZE: Final = "kafka.batch.size"
+_REQUEST_SIZE: Final = "kafka.max.request.size"
+#: Of Kafka's producer.
+_REQUEST_BYTES: Final = 1_048_576
+_MOST_REQUEST_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +93,23 @@ class SinkOptions:
     #: As the options say them; empty if they do not.
     checkpoint: str
     query_name: str
-    #: For librdkafka, under its names.
-    producer: dict[str, str]
+    packing: Packing = USUAL
+    #: Of one request, and of one record.
+    request_bytes: int = _REQUEST_BYTES
     #: Whether the broker may create a topic that does not exist.
     creates_topics: bool = False
     security: Security = PLAIN_TEXT
 
-    def open_cluster(self, client_id: str) -> KafkaCluster:
-        """The cluster at ``kafka.bootstrap.servers``, asked for as long as kproxy is waited for; to be closed."""
+    def open_cluster(self, client_id: str, *, longest_request_ms: int | None = None) -> KafkaCluster:
+        """The cluster at ``kafka.bootstrap.servers``, asked for as long as kproxy is waited for; to be closed.
+
+        ``longest_request_ms``: how long a response is waited for; None: as long.
+        """
         patience = self.retry_ms / 1000
         return KafkaCluster(
             servers(BOOTSTRAP, self.bootstrap),
             client_id=client_id,
-            request_timeout_s=patience,
+            request_timeout_s=(longest_request_ms or self.retry_ms) / 1000,
             patience_s=patience,
             security=self.security,
         )
@@ -153,32 +131,34 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
         batch_id=_optional(given, "batch.id"),
         checkpoint=given.get("checkpointlocation", ""),
         query_name=given.get("queryname", ""),
-        producer=_for_the_producer(given),
+        packing=_packing(given),
+        request_bytes=_size(given, _REQUEST_SIZE, _REQUEST_BYTES),
         creates_topics=boolean(given, CREATES_TOPICS, default=False),
         security=security(given),
     )
 
 
 def _check_names(given: Mapping[str, str]) -> None:
-    for name in given:
-        reason = _NOT_THE_USERS.get(name.removeprefix(_PREFIX)) if name.startswith(_PREFIX) else None
-        if reason is None and name.startswith(_SECURED) and name not in SECURITY:
-            raise OptionError(f"{name}: no option of the sink{suggest(name, SECURITY)}")
-        if name not in _KNOWN and not name.startswith(_PREFIX):
-            raise OptionError(f"{name}: no option of the sink{suggest(name, _KNOWN)}")
-        if given[name].strip().lower() in _SAME_AS_OURS.get(name.removeprefix(_PREFIX), ()):
+    for name, value in given.items():
+        if name in _KNOWN or value.strip().lower() in _SAME_AS_OURS.get(name, ()):
             continue
-        if reason is not None:
-            raise OptionError(f"{name}: {reason}")
+        if name in _NOT_THE_USERS:
+            raise OptionError(f"{name}: {_NOT_THE_USERS[name]}")
+        raise OptionError(f"{name}: no option of the sink{suggest(name, _KNOWN)}")
 
 
-def _for_the_producer(given: Mapping[str, str]) -> dict[str, str]:
-    theirs = {
-        name.removeprefix(_PREFIX): value
-        for name, value in given.items()
-        if name.startswith(_PREFIX) and name not in (BOOTSTRAP, CREATES_TOPICS, *SECURITY, *_WITHOUT_EFFECT)
+def _packing(given: Mapping[str, str]) -> Packing:
+    codec = choice(given, _COMPRESSION, _CODECS, _CODECS[0])
+    levels = {
+        name: number(given, f"kafka.compression.{name}.level", None, most=most) for name, most in _MOST_LEVELS.items()
     }
-    return {_JAVA_NAMES.get(name, name): value for name, value in theirs.items() if name not in _SAME_AS_OURS}
+    return Packing(_CODECS.index(codec), levels.get(codec), _size(given, _BATCH_SIZE, USUAL.batch_bytes))
+
+
+def _size(given: Mapping[str, str], name: str, default: int) -> int:
+    found = number(given, name, default, most=_MOST_REQUEST_BYTES)
+    assert found is not None
+    return found
 
 
 def _transactional_id(given: Mapping[str, str], *, is_stream: bool) -> str:

@@ -1,186 +1,235 @@
-"""The producer of one task attempt: librdkafka, set so that no record is sent twice, within bounded memory."""
+"""The producer of one task attempt: rows become requests, each of which is sent once, within bounded memory.
 
+The connections are the attempt's own, for the client.id tells its member. Nothing is sent a second time: data of a
+member go out under a producer id of kproxy's, so sequences of the attempt's own would not tell a repetition from new
+data. What fails, fails the attempt, whose member is aborted; what a broker does not take at once kproxy repeats on its
+own side.
+"""
+
+import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import KafkaError as Failure
-from confluent_kafka import KafkaException, Message, Producer
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-from kproxy.spark.key_stores import key, trusted
-from kproxy.spark.secured_connection import token
-from kproxy.spark.security_options import Sasl, Security
-from kproxy.spark.sink_options import SinkOptions
-from kproxy.spark.sink_rows import Row
-from kproxy.spark.spark_errors import KafkaError, OptionError
+from kproxy.codec._generated.produce import (
+    ProduceRequest,
+    ProduceRequestPartitionProduceData,
+    ProduceRequestTopicProduceData,
+    ProduceResponse,
+)
+from kproxy.codec.error_codes import error_name
+from kproxy.codec.messages import ErrorCode
+from kproxy.spark.kafka_cluster import TopicPartition
+from kproxy.spark.key_hash import key_hashes
+from kproxy.spark.record_encoding import Packed, Rows, pack
+from kproxy.spark.sink_rows import Columns, rows_of
+from kproxy.spark.sink_topics import SinkTopics
+from kproxy.spark.spark_errors import KafkaError
 
-#: Bytes of records in flight that a worker holds, besides a batch of Spark's.
-_QUEUE_KBYTES: Final = 64 << 10
-_QUEUE_MESSAGES: Final = 200_000
-#: The longest that librdkafka knows.
-_LONGEST_ANSWER_MS: Final = 300_000
-_LOOK_SECONDS: Final = 0.2
-#: Nothing tells that there is room again, for good news is not told.
-_ROOM_SECONDS: Final = 0.02
+if TYPE_CHECKING:
+    from kproxy.spark.broker_connection import Connection
+    from kproxy.spark.sink_options import SinkOptions
 
-#: What to do about errors of which librdkafka's own text says nothing.
+#: Rows that wait to be sent together: the larger, the fuller are the batches of many partitions.
+_WAITING_BYTES: Final = 8 << 20
+#: On each connection: this bounds what kproxy keeps of it.
+_IN_FLIGHT: Final = 5
+_ALL: Final = -1
+#: The first version has batches of format v2; from 13 on topics are named by their ids.
+_VERSIONS: Final = (3, 12)
+_ANYWHERE: Final = -1
+
+#: What to do about errors whose name does not say it.
 _ADVICE: Final[Mapping[int, str]] = MappingProxyType(
     {
-        Failure.TOPIC_AUTHORIZATION_FAILED: "give the principal of this query Write on the topic",
-        Failure.MSG_SIZE_TOO_LARGE: "raise kafka.max.request.size of the sink and max.message.bytes of the topic",
-        Failure.INVALID_TXN_STATE: "the task's part of the transaction has ended, as after a restart of kproxy or "
-        "after transaction.timeout.ms: nothing of it is visible, and the next run of the task writes all of it",
-        Failure.POLICY_VIOLATION: "kproxy's own transactions refuse compacted topics; start kproxy with "
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: ": give the principal of this query Write on the topic",
+        ErrorCode.INVALID_TXN_STATE: ": the task's part of the transaction has ended, as after a restart of kproxy "
+        "or after transaction.timeout.ms; nothing of it is visible, and the next run of task or query writes all of it",
+        ErrorCode.POLICY_VIOLATION: ": kproxy's own transactions refuse compacted topics; start kproxy with "
         "transactions.home: broker, or with a rule TRANSACTIONAL_ID=broker",
+        ErrorCode.MESSAGE_TOO_LARGE: ": set kafka.batch.size below the topic's max.message.bytes, or raise that",
     }
 )
-
-#: Where the user says nothing.
-_DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
-    {
-        # Keys go to the partitions to which Spark's own sink, and any Java producer, sends them.
-        "partitioner": "murmur2_random",
-        # Throughput is what counts: a batch is not seen before all of Spark's is committed.
-        "linger.ms": 50,
-        "batch.num.messages": 100_000,
-    }
-)
-_FIXED: Final[Mapping[str, Any]] = MappingProxyType(
-    {
-        "acks": "all",
-        # Data of a member goes out under a producer id of kproxy's, so librdkafka's own sequences would not tell a
-        # repetition from new data. So nothing is ever repeated: an error fails the record, and with it the attempt,
-        # whose member is aborted. What a broker does not take at once kproxy repeats on its own side.
-        "enable.idempotence": False,
-        "message.send.max.retries": 0,
-        # What is refused fails the attempt, so order needs no single request in flight; this bounds kproxy's memory.
-        "max.in.flight": 5,
-        # Good news is not told: a call for each record would cost more than all the rest.
-        "delivery.report.only.error": True,
-        "queue.buffering.max.kbytes": _QUEUE_KBYTES,
-        "queue.buffering.max.messages": _QUEUE_MESSAGES,
-    }
-)
-
-
-def settings(options: SinkOptions, client_id: str) -> dict[str, Any]:
-    """For librdkafka, of a producer that is known by ``client_id``."""
-    return {
-        **_DEFAULTS,
-        **options.producer,
-        **_FIXED,
-        **_secured(options.security),
-        "bootstrap.servers": options.bootstrap,
-        "client.id": client_id,
-        # While a broker is unavailable kproxy keeps the request: a missing response is no reason to give up before the
-        # transaction's own time-out.
-        "message.timeout.ms": options.timeout_ms,
-        "socket.timeout.ms": min(options.timeout_ms, _LONGEST_ANSWER_MS),
-        "request.timeout.ms": options.timeout_ms,
-    }
-
-
-def _secured(security: Security) -> dict[str, Any]:
-    """TLS and SASL for librdkafka. OptionError if a store can't be read."""
-    found: dict[str, Any] = {"security.protocol": security.protocol}
-    if security.is_tls:
-        found["ssl.endpoint.identification.algorithm"] = "https" if security.checks_name else "none"
-        if security.trust is not None:
-            found["ssl.ca.pem"] = trusted(security.trust)
-        if (own := key(security)) is not None:
-            found |= {"ssl.certificate.pem": str(own.pem), "ssl.key.pem": str(own.pem)}
-            if own.password is not None:
-                found["ssl.key.password"] = str(own.password)
-    sasl = security.sasl
-    if sasl is not None:
-        found["sasl.mechanism"] = sasl.mechanism
-        if sasl.mechanism == "OAUTHBEARER":
-            found["oauth_cb"] = lambda _: _token(sasl)
-        else:
-            found |= {f"sasl.{name}": str(sasl.options[name]) for name in ("username", "password")}
-    return found
-
-
-def _token(sasl: Sasl) -> tuple[str, float, str, dict[str, str]]:
-    """A token as confluent_kafka takes it: with the time at which it ends, in seconds, its principal and extensions."""
-    given = token(sasl)
-    return given.token, time.time() + given.seconds, "", given.extensions
-
-
-def check(options: SinkOptions) -> None:
-    """OptionError if librdkafka does not know a setting, or its value."""
-    made = {name: value for name, value in settings(options, "check").items() if name != "bootstrap.servers"}
-    try:
-        Producer({**made, "log_level": 0})  # it would warn that it has nowhere to connect to
-    except KafkaException as error:
-        raise OptionError(f"kafka.*: {error.args[0].str()} (names and values are librdkafka's)") from None
-
-
-class _FirstFailure:
-    """What failed first. An object of its own: with the sender in a circle the producer's memory would outlive it."""
-
-    def __init__(self) -> None:
-        self.found: tuple[str, Failure] | None = None
-
-    def __call__(self, error: Failure | None, message: Message) -> None:
-        if error is not None and self.found is None:
-            self.found = f"{message.topic()}-{message.partition()}", error
 
 
 class Sender:
     """Writes rows; the first that fails, fails all. Use it in one thread, and close it."""
 
-    def __init__(self, options: SinkOptions, client_id: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """Connects by and by. ``clock`` is in seconds."""
-        self._first = _FirstFailure()
-        self._timeout = options.timeout_ms / 1000
+    def __init__(self, options: "SinkOptions", client_id: str, clock: Callable[[], float] = time.time) -> None:
+        """Connects when rows come. ``clock``: of rows without a timestamp, in seconds."""
+        self._options = options
         self._clock = clock
-        self._producer = Producer({**settings(options, client_id), "on_delivery": self._first})
+        # While a broker is unavailable kproxy keeps the request: a missing response is no reason to give up before the
+        # transaction's own time-out.
+        self._cluster = options.open_cluster(client_id, longest_request_ms=options.timeout_ms)
+        self._topics = SinkTopics(self._cluster, create=options.creates_topics)
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._columns: Columns | None = None
+        self._spread = Spread(options.packing.batch_bytes)
+        self._requests: dict[Connection, _Request] = {}
+        self._awaited: deque[tuple[Connection, int]] = deque()
 
-    def send(self, rows: Iterable[Row]) -> int:
-        """Sends rows, and waits while too many are in flight; returns how many. KafkaError if one failed."""
-        produce, count = self._producer.produce, 0
-        for row in rows:
-            try:
-                produce(*row)
-            except BufferError:
-                self._make_room(row)
-            except KafkaException as error:
-                raise _refused(row[0], error.args[0]) from None
-            count += 1
-        self._producer.poll(0)
-        self._check()
-        return count
+    def send(self, batch: pa.RecordBatch, columns: Columns) -> int:
+        """Sends the rows of a batch, now or with later ones; returns how many. KafkaError if one failed.
+
+        OptionError as of ``rows_of``.
+        """
+        self._columns = columns
+        for piece in _pieces(batch):
+            self._waiting.append(piece)
+            self._waiting_bytes += piece.nbytes
+            if self._waiting_bytes >= _WAITING_BYTES:
+                self._send_waiting()
+        return int(batch.num_rows)
 
     def flush(self) -> None:
-        """Until every row is acknowledged; KafkaError if one failed."""
-        deadline = self._clock() + self._timeout
-        while self._producer.flush(_LOOK_SECONDS):
-            self._check()
-            if self._clock() > deadline:
-                raise KafkaError(f"records are not acknowledged within the {self._timeout:.0f} s of the transaction")
-        self._check()
+        """Until every row is acknowledged; errors as of ``send``."""
+        self._send_waiting()
+        self._receive(leave=0)
 
     def close(self) -> None:
         """Drops what is left, and the connections; harmless when called again."""
-        self._producer.purge()
-        self._producer.poll(0)
+        self._waiting.clear()
+        self._cluster.close()
 
-    def _make_room(self, row: Row) -> None:
-        while True:
-            self._producer.poll(_ROOM_SECONDS)
-            self._check()
-            try:
-                self._producer.produce(*row)
-            except BufferError:
-                continue
+    def _send_waiting(self) -> None:
+        if not self._waiting:
             return
+        assert self._columns is not None
+        together = pa.Table.from_batches(self._waiting).combine_chunks().to_batches()
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        now_ms = int(self._clock() * 1000)
+        for batch in together:
+            for topic, rows in rows_of(batch, self._columns, self._options.topic, now_ms):
+                self._send_rows(topic, rows)
+        for connection in list(self._requests):
+            self._send_request(connection)
 
-    def _check(self) -> None:
-        if self._first.found is not None:
-            raise _refused(*self._first.found)
+    def _send_rows(self, topic: str, rows: Rows) -> None:
+        if not self._topics.has(topic):
+            self._receive(leave=0)  # the question may go over a connection on which responses are to come
+        count = self._topics.partitions(topic)
+        chosen = self._spread.choose(rows, count)
+        if (highest := int(chosen.max())) >= count:
+            what = f"the topic has {count} partitions: correct the column partition"
+            raise KafkaError(f"a record for {topic}-{highest} was not written: {what}")
+        order = np.argsort(chosen, kind="stable")
+        ends = np.searchsorted(chosen[order], np.arange(count + 1))
+        rows = rows if (chosen == chosen[0]).all() else rows.take(order)
+        for partition in range(count):
+            start, end = int(ends[partition]), int(ends[partition + 1])
+            if start < end:
+                for packed in pack(rows.slice(start, end), self._options.packing):
+                    self._add(TopicPartition(topic, partition), packed)
+
+    def _add(self, to: TopicPartition, packed: Packed) -> None:
+        """Puts a batch into the next request to the partition's leader."""
+        most = self._options.request_bytes
+        if packed.largest > most:
+            what = f"it takes up to {packed.largest} bytes, and kafka.max.request.size is {most}: raise that"
+            raise KafkaError(f"a record for {to} was not written: {what}")
+        connection = self._cluster.insist(lambda: self._leader(to))
+        request = self._requests.get(connection)
+        if request is not None and not request.has_room(to, packed, most):
+            self._send_request(connection)
+            request = None
+        if request is None:
+            request = self._requests[connection] = _Request()
+        request.add(to, packed)
+
+    def _leader(self, to: TopicPartition) -> "Connection":
+        """A connection to it. A login that ends soon is renewed by another connection, so responses come first."""
+        if not self._cluster.has_leader(to):
+            self._receive(leave=0)
+        connection = self._cluster.leader(to, renew=False)
+        if not connection.is_old:
+            return connection
+        if connection in self._requests:
+            self._send_request(connection)
+        self._receive(leave=0)
+        return self._cluster.leader(to)
+
+    def _send_request(self, connection: "Connection") -> None:
+        request = self._requests.pop(connection).message(self._options.timeout_ms)
+        if connection.awaited >= _IN_FLIGHT:
+            self._receive(leave=_IN_FLIGHT - 1, of=connection)
+        version = connection.version(ProduceRequest, *_VERSIONS)
+        connection.send(request, version)
+        self._awaited.append((connection, version))
+
+    def _receive(self, *, leave: int, of: "Connection | None" = None) -> None:
+        """Receives responses, the oldest first, until ``leave`` are awaited: in all, or ``of`` one connection."""
+        while (len(self._awaited) if of is None else of.awaited) > leave:
+            connection, version = self._awaited.popleft()
+            for topic in connection.receive(version, ProduceResponse).responses:
+                for part in topic.partition_responses:
+                    if part.error_code:
+                        why = f"{error_name(part.error_code)}{_ADVICE.get(part.error_code, '')}"
+                        raise KafkaError(f"a record for {topic.name}-{part.index} was not written: {why}")
 
 
-def _refused(place: str, error: Failure) -> KafkaError:
-    return KafkaError(f"a record for {place} was not written: {error.name()}: {_ADVICE.get(error.code(), error.str())}")
+class Spread:
+    """Partitions for rows: that of the row, else by its key as Java's producer does, else whole batches in turn."""
+
+    def __init__(self, batch_bytes: int) -> None:
+        self._batch_bytes = batch_bytes
+        self._next: int | None = None
+
+    def choose(self, rows: Rows, count: int) -> npt.NDArray[np.int64]:
+        """For each row a partition; below ``count``, where the row does not say another."""
+        nowhere = np.full(len(rows.values), _ANYWHERE, np.int64)
+        chosen = nowhere if rows.partitions is None else rows.partitions.copy()
+        if rows.keys is not None:
+            has_key = rows.keys.is_valid().to_numpy(zero_copy_only=False)
+            by_key = np.flatnonzero((chosen == _ANYWHERE) & has_key)
+            if len(by_key):
+                chosen[by_key] = key_hashes(rows.keys.take(pa.array(by_key))) % count
+        anywhere = np.flatnonzero(chosen == _ANYWHERE)
+        if len(anywhere):
+            chosen[anywhere] = self._in_turn(rows.most_sizes()[anywhere], count)
+        return chosen
+
+    def _in_turn(self, sizes: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+        if self._next is None:
+            self._next = random.randrange(count)  # so that small attempts do not all fill the first partition
+        batches = np.cumsum(sizes) // self._batch_bytes
+        found: npt.NDArray[np.int64] = (self._next + batches) % count
+        self._next = int(found[-1]) + 1
+        return found
+
+
+class _Request:
+    """Batches for one broker, at most one for each partition."""
+
+    def __init__(self) -> None:
+        self._batches: dict[TopicPartition, bytearray] = {}
+        self._bytes = 0
+
+    def has_room(self, to: TopicPartition, packed: Packed, most: int) -> bool:
+        return to not in self._batches and self._bytes + len(packed.data) <= most
+
+    def add(self, to: TopicPartition, packed: Packed) -> None:
+        self._batches[to] = packed.data
+        self._bytes += len(packed.data)
+
+    def message(self, timeout_ms: int) -> ProduceRequest:
+        topics: dict[str, ProduceRequestTopicProduceData] = {}
+        for (name, partition), data in self._batches.items():
+            topic = topics.setdefault(name, ProduceRequestTopicProduceData(name, partition_data=[]))
+            topic.partition_data.append(ProduceRequestPartitionProduceData(partition, memoryview(data)))
+        return ProduceRequest(acks=_ALL, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A batch in slices of about the size that waits at most."""
+    rows = max(1, batch.num_rows * _WAITING_BYTES // max(1, batch.nbytes))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)

@@ -1,28 +1,23 @@
-"""Rows to be written: the columns of Spark's Kafka sink and a timestamp, from Arrow to the producer's arguments."""
+"""Rows to be written: the columns of Spark's Kafka sink and a timestamp, as a topic's rows in Kafka's own bytes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kproxy.spark.record_encoding import Rows, encoded_headers
 from kproxy.spark.spark_errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_Headers: TypeAlias = list[tuple[str, str | bytes | None]]
-#: Arguments of ``confluent_kafka.Producer.produce`` in its order: topic, value, key, partition, no callbacks, timestamp
-#: in ms (0: now) and headers.
-Row: TypeAlias = tuple[str, bytes | None, bytes | None, int, None, None, int, _Headers | None]
+_Numbers: TypeAlias = npt.NDArray[np.int64]
 
-#: So many rows are Python objects at once: memory does not grow with Spark's batches.
-_SLICE_ROWS: Final = 1000
 _ANY_PARTITION: Final = -1
-_NOW: Final = 0
-
 _TEXT: Final = ("string", "binary")
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
 _TYPES: Final[dict[str, tuple[str, ...]]] = {
@@ -70,63 +65,60 @@ def columns_of(schema: "StructType", *, has_topic: bool) -> Columns:
     return Columns(**{name: found.get(name) for name in _TYPES})  # type: ignore[arg-type]  # value was looked for
 
 
-def rows_of(batch: pa.RecordBatch, columns: Columns, topic: str | None) -> Iterator[Row]:
-    """The rows of a batch, in order; OptionError if one has no topic."""
-    for start in range(0, batch.num_rows, _SLICE_ROWS):
-        yield from _rows(batch.slice(start, _SLICE_ROWS), columns, topic)
+def rows_of(batch: pa.RecordBatch, columns: Columns, topic: str | None, now_ms: int) -> Iterator[tuple[str, Rows]]:
+    """The rows of each topic, in order; ``topic``: that of all rows, before the column.
+
+    ``now_ms``: the time of rows that have none. OptionError if a row has no topic, or a negative partition.
+    """
+    rows = _rows(batch, columns, now_ms)
+    if topic is not None:
+        yield topic, rows
+        return
+    assert columns.topic is not None
+    column = batch.column(columns.topic)
+    if column.null_count:
+        raise OptionError("topic: is null in a row; each needs one, or name the topic by the option")
+    named = column.dictionary_encode()
+    places = named.indices.to_numpy(zero_copy_only=False)
+    for index, name in enumerate(named.dictionary.to_pylist()):
+        yield name, rows if len(named.dictionary) == 1 else rows.take(np.flatnonzero(places == index))
 
 
-def topics_of(batch: pa.RecordBatch, index: int) -> Sequence[str]:
-    """The different topics in a column of a batch; OptionError if one is missing."""
-    return _topics(pc.unique(batch.column(index)))
+def _rows(batch: pa.RecordBatch, columns: Columns, now_ms: int) -> Rows:
+    def of(index: int | None) -> pa.Array | None:
+        return None if index is None else batch.column(index)
 
-
-def _rows(batch: pa.RecordBatch, columns: Columns, topic: str | None) -> Iterator[Row]:
-    def read(index: int | None, default: Any, convert: Callable[[pa.Array], Sequence[Any]]) -> Any:
-        return repeat(default) if index is None else convert(batch.column(index))
-
-    nothing = repeat(None)
-    return zip(
-        read(columns.topic, topic, _topics),
-        _bytes(batch.column(columns.value)),
-        read(columns.key, None, _bytes),
-        read(columns.partition, _ANY_PARTITION, _partitions),
-        nothing,
-        nothing,
-        read(columns.timestamp, _NOW, _timestamps),
-        read(columns.headers, None, _headers),
-        strict=False,  # constants have no end
+    key, headers, partition, timestamp = map(of, (columns.key, columns.headers, columns.partition, columns.timestamp))
+    return Rows(
+        values=_bytes(batch.column(columns.value)),
+        keys=None if key is None else _bytes(key),
+        headers=None if headers is None else _headers(headers),
+        times=np.full(batch.num_rows, now_ms, np.int64) if timestamp is None else _timestamps(timestamp, now_ms),
+        partitions=None if partition is None else _partitions(partition),
     )
 
 
-def _bytes(column: pa.Array) -> Sequence[bytes | None]:
-    if pa.types.is_string(column.type):
-        column = column.cast(pa.binary())  # text is UTF-8 in Arrow as it is in Kafka
-    elif pa.types.is_large_string(column.type):
-        column = column.cast(pa.large_binary())
-    found: list[bytes | None] = column.to_pylist()
-    return found
+def _bytes(column: pa.Array) -> pa.Array:
+    return column.cast(pa.binary())  # text is UTF-8 in Arrow as it is in Kafka
 
 
-def _topics(column: pa.Array) -> Sequence[str]:
-    if column.null_count:
-        raise OptionError("topic: is null in a row; each needs one, or name the topic by the option")
-    found: list[str] = column.to_pylist()
-    return found
+def _partitions(column: pa.Array) -> _Numbers:
+    if pc.any(pc.less(column, 0)).as_py():
+        raise OptionError("partition: is negative in a row; null lets the key decide, else it counts from 0")
+    return _numbers(pc.fill_null(column, _ANY_PARTITION))
 
 
-def _partitions(column: pa.Array) -> Sequence[int]:
-    found: list[int] = pc.fill_null(column, _ANY_PARTITION).to_pylist()
-    return found
-
-
-def _timestamps(column: pa.Array) -> Sequence[int]:
+def _timestamps(column: pa.Array, now_ms: int) -> _Numbers:
     milliseconds = pc.cast(column, pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
-    found: list[int] = pc.fill_null(milliseconds, _NOW).to_pylist()
+    return _numbers(pc.fill_null(milliseconds, now_ms))
+
+
+def _numbers(column: pa.Array) -> _Numbers:
+    found: _Numbers = column.to_numpy(zero_copy_only=False).astype(np.int64)
     return found
 
 
-def _headers(column: pa.Array) -> Sequence[_Headers | None]:
+def _headers(column: pa.Array) -> pa.Array:
     if pc.list_flatten(column).field("key").null_count:
         raise OptionError("headers: the key of a header is null in a row; Kafka has none such")
-    return [row and [(header["key"], header["value"]) for header in row] for row in column.to_pylist()]
+    return encoded_headers([row and [(header["key"], header["value"]) for header in row] for row in column.to_pylist()])

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kproxy.spark.sink_control import Decider, client_id_of
 from kproxy.spark.sink_producer import Sender
-from kproxy.spark.sink_rows import Columns, rows_of, topics_of
-from kproxy.spark.sink_topics import SinkTopics
+from kproxy.spark.sink_rows import Columns
 from kproxy.spark.spark_errors import KafkaError
 from kproxy.txn.prepared_parts import MOST_MEMBERS
 
@@ -74,7 +73,7 @@ def write_attempt(
     Spark's stateful operators save the state of the batch when their last row is read.
 
     KafkaError as of ``Decider`` and ``Sender``, or if the batch has more tasks than one decision may name, and then
-    before a row is written; OptionError as of ``rows_of``.
+    before a row is written; OptionError as of ``Sender.send``.
     """
     attempt: _Attempt | None = None
     try:
@@ -83,8 +82,8 @@ def write_attempt(
                 continue
             if attempt is None:
                 attempt = _Attempt(options, decider, names)
-                # After the member has begun: a commit that comes later than this question aborts the member.
-                if batch_id is not None and decider.has_committed(batch_id):
+                # The member has begun by then: a commit that comes later aborts it.
+                if batch_id in attempt.committed:
                     attempt.abandon()
                     for _ in batches:
                         pass
@@ -107,17 +106,13 @@ class _Attempt:
         if names.partition >= MOST_MEMBERS:
             more = f"more than {MOST_MEMBERS:,} tasks, which one commit can't name"
             raise KafkaError(f"the batch has {more}: put coalesce({MOST_MEMBERS}), or less, before the sink")
-        self._topic = options.topic
         self._decider = decider
-        self._member = decider.begin(names.prefix)
-        self._topics = SinkTopics(options, client_id_of(self._member))
+        self._member, self.committed = decider.begin(names.prefix)
         self._sender = Sender(options, client_id_of(self._member))
         self._records = 0
 
     def send(self, batch: "pa.RecordBatch", columns: Columns) -> None:
-        if columns.topic is not None:  # that of the option was checked by the driver
-            self._topics.check(topics_of(batch, columns.topic))
-        self._records += self._sender.send(rows_of(batch, columns, self._topic))
+        self._records += self._sender.send(batch, columns)
 
     def finish(self) -> WrittenAttempt:
         self._sender.flush()

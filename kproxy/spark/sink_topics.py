@@ -1,11 +1,11 @@
-"""Whether the topics that the sink writes to exist: else a broker might create one of a misspelt name."""
+"""How many partitions the sink's topics have; one that does not exist may be a misspelt name."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from kproxy.spark.kafka_cluster import KafkaCluster
-from kproxy.spark.sink_options import CREATES_TOPICS, SinkOptions
+from kproxy.spark.sink_options import CREATES_TOPICS
 from kproxy.spark.spark_errors import KafkaError
 
 #: Brokers learn of a topic that was just created one after the other.
@@ -14,36 +14,37 @@ _PAUSE_SECONDS: Final = 0.2
 
 
 class SinkTopics:
-    """The topics that are known to exist. One thread's."""
+    """The topics of one driver or attempt. One thread's."""
 
-    def __init__(self, options: SinkOptions, client_id: str, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._options = options
-        self._client_id = client_id
+    def __init__(self, cluster: KafkaCluster, *, create: bool, sleep: Callable[[float], None] = time.sleep) -> None:
+        """``create``: the broker may create a topic that does not exist."""
+        self._cluster = cluster
+        self._create = create
         self._sleep = sleep
-        self._known: set[str] = set()
+        self._known: dict[str, int] = {}
 
-    def check(self, names: Iterable[str]) -> None:
-        """Asks for those that are not known yet.
+    def has(self, name: str) -> bool:
+        """Whether a topic is known, so that ``partitions`` asks nobody."""
+        return name in self._known
 
-        KafkaError if one does not exist and ``kafka.allow.auto.create.topics`` is not set, or if nobody answers.
-        """
-        unknown = set(names) - self._known
-        if not unknown or self._options.creates_topics:
-            return
-        with self._options.open_cluster(self._client_id) as cluster:
-            missing = self._missing(cluster, unknown)
-        if missing:
-            raise KafkaError(
-                f"topic {sorted(missing)[0]!r} does not exist: create it, or set {CREATES_TOPICS} to true for a broker "
-                "that may create topics (auto.create.topics.enable)"
-            )
-        self._known |= unknown
-
-    def _missing(self, cluster: KafkaCluster, names: set[str]) -> set[str]:
+    def partitions(self, name: str) -> int:
+        """How many a topic has. KafkaError if it does not exist, or if nobody answers."""
         waited = 0.0
-        while True:
-            missing = names - cluster.partitions(names).keys()
-            if not missing or waited >= _PATIENCE_SECONDS:
-                return missing
-            self._sleep(_PAUSE_SECONDS)
-            waited += _PAUSE_SECONDS
+        while name not in self._known:
+            self._known |= self._cluster.partitions([name], create=self._create)
+            if name not in self._known and waited >= _PATIENCE_SECONDS:
+                raise KafkaError(self._missing(name))
+            if name not in self._known:
+                self._sleep(_PAUSE_SECONDS)
+                waited += _PAUSE_SECONDS
+        return self._known[name]
+
+    def _missing(self, name: str) -> str:
+        if self._create:
+            return (
+                f"topic {name!r} does not exist, and no broker creates it: create it, or set auto.create.topics.enable"
+            )
+        return (
+            f"topic {name!r} does not exist: create it, or set {CREATES_TOPICS} to true for a broker that may create "
+            "topics (auto.create.topics.enable)"
+        )

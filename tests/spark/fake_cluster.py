@@ -56,12 +56,13 @@ class Fake:
 
 
 @contextlib.contextmanager
-def fake_cluster(brokers: int = 1, sasl: SaslRules | None = None) -> Iterator[Fake]:
+def fake_cluster(brokers: int = 1, sasl: SaslRules | None = None, *, creates_topics: bool = True) -> Iterator[Fake]:
+    config = ClusterConfig(sasl=sasl, auto_create_topics=creates_topics)
     started: queue.SimpleQueue[tuple[FakeServer, trio.lowlevel.TrioToken, trio.CancelScope]] = queue.SimpleQueue()
 
     async def serve() -> None:
         with trio.CancelScope() as scope:
-            async with open_fake_cluster(brokers, config=ClusterConfig(sasl=sasl)) as server:
+            async with open_fake_cluster(brokers, config=config) as server:
                 started.put((server, trio.lowlevel.current_trio_token(), scope))
                 await trio.sleep_forever()
 

@@ -20,8 +20,6 @@ from kproxy.spark.broker_connection import Connection, Protection
 from kproxy.spark.kafka_cluster import KafkaCluster
 from kproxy.spark.secured_connection import tls_context, token
 from kproxy.spark.security_options import KEY_PASSWORD, KEYS, TRUST, Sasl, Secret, Security, Store, security
-from kproxy.spark.sink_options import SinkOptions, parse
-from kproxy.spark.sink_producer import check, settings
 from kproxy.spark.spark_errors import KafkaError, LoginFailed, OptionError
 from kproxy.testing.fake_broker import SaslRules
 from tests.net.certificates import Authority
@@ -261,37 +259,3 @@ def test_a_token_of_an_endpoint() -> None:
 def test_a_token_that_nobody_signed() -> None:
     claims = token(Sasl("OAUTHBEARER", {"unsecuredLoginStringClaim_sub": Secret("ann")})).token.split(".")[1]
     assert json.loads(urlsafe_b64decode(claims + "=="))["sub"] == "ann"
-
-
-def sink(given: dict[str, str]) -> SinkOptions:
-    return parse({"kafka.bootstrap.servers": "k:9092", "transactional.id": "t", **given}, is_stream=False)
-
-
-def test_the_sink_gives_librdkafka_the_same(authority: Authority) -> None:
-    options = sink(
-        {
-            "kafka.security.protocol": "SASL_SSL",
-            "kafka.ssl.truststore.location": str(authority.ca),
-            "kafka.sasl.mechanism": "SCRAM-SHA-512",
-            "kafka.sasl.jaas.config": f"{MODULES}.scram.ScramLoginModule required username=ann password=s3cret ;",
-        }
-    )
-    check(options)
-    found = settings(options, "me")
-    assert found["security.protocol"] == "SASL_SSL"
-    assert found["ssl.ca.pem"] == authority.ca.read_text()
-    assert (found["sasl.mechanism"], found["sasl.username"]) == ("SCRAM-SHA-512", "ann")
-    assert found["ssl.endpoint.identification.algorithm"] == "https"
-
-
-def test_the_sink_asks_for_tokens_when_librdkafka_does(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("t0ken")
-    options = sink(
-        {
-            "kafka.security.protocol": "SASL_PLAINTEXT",
-            "kafka.sasl.mechanism": "OAUTHBEARER",
-            "kafka.sasl.oauthbearer.token.endpoint.url": f"file://{tmp_path}/token",
-        }
-    )
-    check(options)
-    assert settings(options, "me")["oauth_cb"]("")[0] == "t0ken"

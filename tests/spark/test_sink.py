@@ -24,7 +24,7 @@ def control(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeControl:
     fake = FakeControl()
     monkeypatch.setattr(ControlAddress, "client", lambda _: fake)
     monkeypatch.setattr(sink, "check_one_kproxy", lambda options, decider: fake.checked())
-    monkeypatch.setattr(SinkTopics, "check", lambda topics, names: None)
+    monkeypatch.setattr(SinkTopics, "partitions", lambda topics, name: 1)
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
     return fake
 

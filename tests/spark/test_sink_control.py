@@ -34,11 +34,13 @@ def test_a_driver_says_once_that_readers_need_kproxy(
 
 def test_a_name_is_never_used_twice() -> None:
     control = FakeControl(fails=[ControlUnreachable("gone"), _refused("COORDINATOR_NOT_AVAILABLE", retriable=True)])
-    name = _decider(control).begin("5-0-1")
+    control.committed = ("q/4",)
+    name, committed = _decider(control).begin("5-0-1")
     tried = [how["member"] for how in control.calls("begin_member")]
     assert len(set(tried)) == 3
     assert tried[-1] == name
     assert name.startswith("5-0-1-")
+    assert committed == ("q/4",)
     assert control.calls("begin_member")[-1]["client_id"] == f"kproxy-txn-{name}"
     assert control.calls("begin_member")[-1]["owner"] == OWNER
     assert control.calls("begin_member")[-1]["prefer_broker"]

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from kproxy.codec import compression
 from kproxy.spark.option_table import SINK_NO_EFFECT, SINK_REFUSED
+from kproxy.spark.record_encoding import Packing
 from kproxy.spark.sink_options import DEFAULT_RETRY_MS, DEFAULT_TIMEOUT_MS, ControlAddress, derived_id, parse
-from kproxy.spark.sink_producer import check
 from kproxy.spark.spark_errors import OptionError
 from tests.spark.sink_samples import PLAIN
 
@@ -16,7 +17,7 @@ def test_defaults() -> None:
     assert (found.bootstrap, found.transactional_id, found.topic) == ("localhost:9092", "orders", "out")
     assert (found.timeout_ms, found.retry_ms) == (DEFAULT_TIMEOUT_MS, DEFAULT_RETRY_MS)
     assert found.control == ControlAddress(None, "/run/kproxy/control.sock", None)
-    assert found.producer == {}
+    assert (found.packing, found.request_bytes) == (Packing(), 1_048_576)
 
 
 def test_what_is_given_arrives() -> None:
@@ -34,7 +35,7 @@ def test_what_is_given_arrives() -> None:
         is_stream=True,
     )
     assert (found.timeout_ms, found.retry_ms, found.checkpoint) == (5000, 7, "/c")
-    assert found.producer == {"compression.type": "zstd"}
+    assert found.packing == Packing(compression.ZSTD)
     assert found.control == ControlAddress("https://kproxy.example:1", "/run/kproxy/control.sock", "/t", "/ca")
 
 
@@ -51,7 +52,15 @@ def test_a_stream_without_an_id_has_that_of_its_checkpoint() -> None:
 @pytest.mark.parametrize(
     ("given", "is_stream", "message"),
     [
-        ({"kafka.acks": "1"}, True, "kafka.acks: the sink sets it"),
+        (
+            {"kafka.acks": "1"},
+            True,
+            "kafka.acks: the sink sets it, for exactly-once depends on it: leave it out, or say all",
+        ),
+        ({"kafka.linger": "1"}, True, "kafka.linger: no option of the sink; did you mean 'kafka.linger.ms'?"),
+        ({"kafka.compression.type": "best"}, True, "valid: none, gzip, snappy, lz4, zstd"),
+        ({"kafka.compression.gzip.level": "10"}, True, "'10' is no whole number from 1 to 9"),
+        ({"kafka.batch.size": "0"}, True, "kafka.batch.size: '0' is no whole number from 1 to"),
         ({"kafka.enable.idempotence": "false"}, True, "exactly-once depends on it"),
         ({"kafka.transactional.id": "x"}, True, "write transactional.id, without kafka."),
         ({"topics": "x"}, True, "topics: no option of the sink; did you mean 'topic'?"),
@@ -85,14 +94,18 @@ def test_what_has_no_effect_is_taken(name: str) -> None:
 
 
 def test_names_of_the_java_producer() -> None:
-    given = {"kafka.compression.type": "zstd", "kafka.compression.zstd.level": "3", "kafka.send.buffer.bytes": "131072"}
-    found = parse(PLAIN | given, is_stream=True)
-    assert found.producer == {
-        "compression.type": "zstd",
-        "compression.level": "3",
-        "socket.send.buffer.bytes": "131072",
+    given = {
+        "kafka.compression.type": "zstd",
+        "kafka.compression.gzip.level": "9",
+        "kafka.compression.zstd.level": "5",
+        "kafka.batch.size": "16384",
+        "kafka.max.request.size": "2000000",
+        "kafka.acks": "-1",
+        "kafka.enable.idempotence": "TRUE",
     }
-    check(found)
+    found = parse(PLAIN | given, is_stream=True)
+    assert found.packing == Packing(compression.ZSTD, 5, 16_384)
+    assert found.request_bytes == 2_000_000
 
 
 def test_what_is_missing_is_named() -> None:
@@ -113,14 +126,3 @@ def test_a_client_is_made_of_an_address(tmp_path: Path) -> None:
         ControlAddress("https://127.0.0.1:1", "", str(token), str(token)).client()
     with pytest.raises(OptionError, match=r"kproxy\.control\.url"):
         ControlAddress("127.0.0.1:1", "", str(token)).client()
-
-
-def test_what_the_sink_does_anyway_may_be_said_and_javas_names_are_taken() -> None:
-    given = {
-        "kafka.bootstrap.servers": "k:9092",
-        "transactional.id": "t",
-        "kafka.acks": "-1",
-        "kafka.enable.idempotence": "TRUE",
-        "kafka.max.request.size": "2000000",
-    }
-    assert parse(given, is_stream=False).producer == {"message.max.bytes": "2000000"}

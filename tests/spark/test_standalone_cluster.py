@@ -183,7 +183,7 @@ def _package(directory: Path) -> Path:
     package = directory / "kproxy-deps"
     package.mkdir()
     (package / "kproxy").symlink_to(Path(next(iter(kproxy.__path__))))
-    for name in sorted(_needed({NAME, "confluent-kafka", "numpy", "pyarrow"}) - {NAME}):
+    for name in sorted(_needed({NAME, "numpy", "pyarrow"}) - {NAME}):
         found = distribution(name)
         for top in {file.parts[0] for file in found.files or () if file.parts[0] not in ("..", "__pycache__")}:
             (package / top).symlink_to(Path(str(found.locate_file(top))))

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from kproxy.spark import Upsert
+from tests.spark.sink_samples import PLAIN
 
 
 class Rows:
@@ -41,21 +42,15 @@ class Rows:
 
 def test_a_batch_has_the_number_of_its_query() -> None:
     rows: Any = Rows("q-1")
-    Upsert({"transactional.id": "counts", "topic": "counts"})(rows, 7)
-    assert rows.given == {
-        "transactional.id": "counts",
-        "topic": "counts",
-        "format": "kproxy",
-        "mode": "append",
-        "batch.id": "q-1/7",
-    }
+    Upsert(PLAIN)(rows, 7)
+    assert rows.given == {**PLAIN, "format": "kproxy", "mode": "append", "batch.id": "q-1/7"}
     assert rows.saved == 1
 
 
 def test_it_is_for_a_streaming_query() -> None:
     rows: Any = Rows(None)
     with pytest.raises(RuntimeError, match="foreachBatch of a streaming query"):
-        Upsert({})(rows, 7)
+        Upsert(PLAIN)(rows, 7)
     assert not rows.saved
 
 
