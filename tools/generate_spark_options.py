@@ -26,8 +26,7 @@ _INTRODUCTION = """\
 Names and meanings are those of Spark's own Kafka connector; this page says what differs or is not taken. The options of
 TLS and SASL are [here](spark.md#security).
 
-For an unknown or wrong option `load()` raises an AnalysisException whose last line names the option and what is valid
-(`spark.sql.execution.pyspark.udf.hideTraceback.enabled` leaves out the lines before).
+An unknown or wrong option is an [error](spark.md#errors) that says what is valid.
 """
 
 

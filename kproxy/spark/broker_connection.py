@@ -138,7 +138,7 @@ class Connection:
         try:
             self._socket = socket.create_connection(address, min(timeout_s, connect_s))
         except OSError as error:
-            raise KafkaError(f"cannot connect to {address}: {error}") from error
+            raise KafkaError(f"cannot connect to {address}: {error}; is kproxy, or a broker, running there?") from error
         try:
             self._socket.settimeout(min(timeout_s, _SETUP_S))
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

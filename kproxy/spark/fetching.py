@@ -18,12 +18,11 @@ from kproxy.codec._generated.fetch import (
     FetchResponsePartitionData,
 )
 from kproxy.codec.batch import read_header
-from kproxy.codec.error_codes import error_name
 from kproxy.codec.messages import ErrorCode
 from kproxy.codec.records import MAGIC_OFFSET
 from kproxy.errors import RemoteProtocolError
 from kproxy.spark.broker_connection import Connection
-from kproxy.spark.kafka_cluster import EARLIEST, PASSING, KafkaCluster, Passing, TopicPartition
+from kproxy.spark.kafka_cluster import EARLIEST, PASSING, KafkaCluster, Passing, TopicPartition, refusal
 from kproxy.spark.spark_errors import DataLost, KafkaError
 from kproxy.txn.verdict import NothingKnown, Verdict
 from kproxy.txn.visibility import Aborted, entries, visible
@@ -158,7 +157,7 @@ class _Fetcher:
         code = response.error_code or (rows[0].error_code if rows else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if code in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
             return rows[0]
-        problem = f"{asked.address} can't give records of {self._wanted.partition}: {error_name(code)}"
+        problem = f"{asked.address} can't give records of {self._wanted.partition}: {refusal(code)}"
         raise (Passing if code in PASSING else KafkaError)(problem)
 
     def _request(self, position: int, *, committed: bool) -> FetchRequest:

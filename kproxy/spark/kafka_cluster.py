@@ -247,7 +247,7 @@ class KafkaCluster:
             if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 continue
             if row.error_code:
-                raise KafkaError(f"topic {row.name!r}: {error_name(row.error_code)}")
+                raise KafkaError(f"topic {row.name!r}: {refusal(row.error_code)}")
             found[row.name or ""] = len(row.partitions)
         return found
 
@@ -299,7 +299,7 @@ class KafkaCluster:
                 if part.error_code == 0:
                     found[each] = part.offset if part.offset >= 0 else None
                     continue
-                problem = f"{leader.address} cannot read the offsets of {each}: {error_name(part.error_code)}"
+                problem = f"{leader.address} cannot read the offsets of {each}: {refusal(part.error_code)}"
                 if part.error_code not in PASSING:
                     raise KafkaError(problem)
         if problem is not None:
@@ -321,6 +321,12 @@ class KafkaCluster:
                 if part.committed_offset >= 0:
                     found[TopicPartition(topic.name, part.partition_index)] = part.committed_offset
         return found
+
+
+def refusal(code: int) -> str:
+    """The name of an error about a topic, and what to do about it if it is a missing right."""
+    right = ": give this query's principal Describe, and Read or Write, on the topic"
+    return error_name(code) + (right if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else "")
 
 
 def _check(code: int, what: str) -> None:

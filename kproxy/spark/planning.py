@@ -34,7 +34,8 @@ class Planner:
             found = self._cluster.partitions(named)
             missing = named - found.keys() - {each.topic for each in gone}
             if missing:
-                raise OptionError(f"topic {sorted(missing)[0]!r} does not exist")
+                option = "assign" if assigned else "subscribe"
+                raise OptionError(f"topic {sorted(missing)[0]!r} does not exist: create it, or correct {option}")
         there = {TopicPartition(name, index) for name, count in found.items() for index in range(count)}
         if assigned:
             absent = assigned - there - set(gone)

@@ -8,6 +8,7 @@ from pyspark.sql.datasource import InputPartition
 from kproxy.spark.fetching import Range
 from kproxy.spark.range_reading import read_range
 from kproxy.spark.read_options import ReadOptions
+from kproxy.spark.spark_errors import cause_first
 from kproxy.spark.worker_heap import settle_worker
 
 
@@ -23,5 +24,6 @@ class RangePartition(InputPartition):
 def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """The rows of one task's range. Raises KafkaError, DataLost."""
     if isinstance(partition, RangePartition):  # else Spark's stand-in where there are no tasks
-        yield from read_range(options, partition.wanted, partition.stable)
+        with cause_first():
+            yield from read_range(options, partition.wanted, partition.stable)
     settle_worker()

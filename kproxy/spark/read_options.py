@@ -94,7 +94,7 @@ class ReadOptions(NamedTuple):
     def check_stream(self) -> None:
         """Raises OptionError if these are options of a table."""
         if self.end is not None:
-            raise OptionError(f"{self.end.name} is for read; a stream does not end")
+            raise OptionError(f"{self.end.name} is for read, and a stream does not end: leave it out")
 
     def open_cluster(self, *, first_patience_s: float | None = FIRST_PATIENCE_S) -> KafkaCluster:
         """The cluster; to be closed. ``first_patience_s``: None for tasks, which wait for a kproxy that restarts."""

@@ -6,10 +6,12 @@ from pyspark.sql.utils import is_remote
 
 from kproxy.spark.save_mode import append_by_default
 from kproxy.spark.source import KproxyDataSource
+from kproxy.spark.start_check import check_at_start
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
 _REDACTION: Final = "spark.sql.redaction.options.regex"
 _REDACTED_BY_DEFAULT: Final = "(?i)url"
@@ -20,9 +22,16 @@ def register(spark: "SparkSession") -> None:
     """Make ``format("kproxy")`` known to this session, for batch and streaming, reading and writing."""
     if not is_remote():
         _complete_environment(spark.sparkContext)
+        check_at_start(KproxyDataSource.name(), _check_stream)
     append_by_default(KproxyDataSource.name())
     _redact(spark)
     spark.dataSource.register(KproxyDataSource)
+
+
+def _check_stream(options: dict[str, str], schema: "StructType", mode: str) -> None:
+    from kproxy.spark.sink import check_stream  # a session that only reads needs no producer
+
+    check_stream(options, schema, mode)
 
 
 def _redact(spark: "SparkSession") -> None:

@@ -25,7 +25,7 @@ from kproxy.spark.sink_options import SinkOptions, parse, stream_batch_id
 from kproxy.spark.sink_rows import Columns, columns_of
 from kproxy.spark.sink_task import TaskNames, WrittenAttempt, task_names, write_attempt
 from kproxy.spark.sink_topics import SinkTopics
-from kproxy.spark.spark_errors import KafkaError, OptionError
+from kproxy.spark.spark_errors import KafkaError, OptionError, cause_first
 from kproxy.spark.worker_heap import settle_worker
 
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _LOG: Final = logging.getLogger(__name__)
+_WRONG_MODES: Final = {
+    "complete": "would append the whole result to the topic at each batch",
+    "update": "is not possible, as Spark has it for no sink in Python",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +87,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, writer: _Writer) -> None:
         self._writer = writer
 
+    @cause_first()
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskMessage:
         """Writes the rows of one task; KafkaError and OptionError fail the attempt, and nothing of it is seen."""
         names = task_names()
         return self._writer.write(iterator, stream_batch_id(names.query_id, names.batch), names)
 
+    @cause_first()
     def commit(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
         """Makes the batch visible; once, however often it is run and committed. KafkaError, Fenced."""
         told = _told(messages)
@@ -117,9 +123,11 @@ class BatchWriter(DataSourceArrowWriter):
         self._writer = writer
         self._batch_id = batch_id
 
+    @cause_first()
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskMessage:
         return self._writer.write(iterator, self._writer.options.batch_id, task_names())
 
+    @cause_first()
     def commit(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
         """Makes it visible. KafkaError, Fenced."""
         self._writer.commit(_told(messages), self._batch_id)
@@ -141,12 +149,18 @@ def _not_in_the_way() -> Iterator[None]:
         _LOG.warning("what the tasks wrote is aborted later: %s", error)
 
 
-def stream_writer(options: Mapping[str, str], schema: "StructType") -> StreamWriter:
+def check_stream(options: Mapping[str, str], schema: "StructType", mode: str) -> None:
+    """Raises OptionError and KafkaError as ``stream_writer``; fences nobody."""
+    checked, _ = _checked_stream(options, schema, mode)
+    _check_places(checked)
+
+
+def stream_writer(options: Mapping[str, str], schema: "StructType", mode: str = "append") -> StreamWriter:
     """The writer of a micro-batch; takes the transactional id when the query is new in this driver.
 
-    OptionError for an option or a column that is wrong; KafkaError if kproxy can't be asked; Fenced.
+    OptionError for an option, a column or an output mode that is wrong; KafkaError if kproxy can't be asked; Fenced.
     """
-    checked, columns = _checked(options, schema, is_stream=True)
+    checked, columns = _checked_stream(options, schema, mode)
     owner = _memory(checked).owner(lambda: _take(checked))
     settle_worker()
     return StreamWriter(_Writer(checked, columns, owner))
@@ -162,16 +176,27 @@ def batch_writer(options: Mapping[str, str], schema: "StructType") -> BatchWrite
 
 
 def _take(options: SinkOptions) -> OwnerId:
-    """Takes the transactional id.
+    """Takes the transactional id. KafkaError as of ``_check_places``, before anybody is fenced."""
+    _check_places(options)
+    return Decider(options.control.client(), options, None).take()
 
-    KafkaError, before anybody is fenced, if rows would go elsewhere than decisions, or the topic does not exist.
-    """
+
+def _check_places(options: SinkOptions) -> None:
+    """KafkaError if rows would go elsewhere than decisions, or the topic does not exist."""
     first = replace(options, retry_ms=min(options.retry_ms, int(FIRST_PATIENCE_S * 1000)))
     check_one_kproxy(first, Decider(options.control.client(), first, None))
     if options.topic is not None and not options.creates_topics:
         with first.open_cluster("kproxy-spark") as cluster:
             SinkTopics(cluster, create=False).partitions(options.topic)
-    return Decider(options.control.client(), options, None).take()
+
+
+def _checked_stream(options: Mapping[str, str], schema: "StructType", mode: str) -> tuple[SinkOptions, Columns]:
+    if mode in _WRONG_MODES:
+        raise OptionError(
+            f"outputMode: {mode} {_WRONG_MODES[mode]}; valid: append, or kproxy.spark.Upsert with foreachBatch, which "
+            "writes the newest row of each key"
+        )
+    return _checked(options, schema, is_stream=True)
 
 
 def _checked(options: Mapping[str, str], schema: "StructType", *, is_stream: bool) -> tuple[SinkOptions, Columns]:

@@ -170,7 +170,8 @@ class Decider:
 
 
 def _fenced(transactional_id: str) -> str:
-    return f"another driver or query has taken transactional.id {transactional_id!r}: this one may write no more"
+    way_out = "stop one of the two, or give each an id of its own"
+    return f"another driver or query has taken transactional.id {transactional_id!r}: {way_out}"
 
 
 _FENCED: Final = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")

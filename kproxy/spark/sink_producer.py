@@ -48,6 +48,9 @@ _ANYWHERE: Final = -1
 #: What to do about errors whose name does not say it.
 _ADVICE: Final[Mapping[int, str]] = MappingProxyType(
     {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: ": give the principal of this query Write on the topic",
+        ErrorCode.INVALID_TXN_STATE: ": the task's part of the transaction has ended, as after a restart of kproxy "
+        "or after transaction.timeout.ms; nothing of it is visible, and the next run of task or query writes all of it",
         ErrorCode.POLICY_VIOLATION: ": kproxy's own transactions refuse compacted topics; start kproxy with "
         "transactions.home: broker, or with a rule TRANSACTIONAL_ID=broker",
         ErrorCode.MESSAGE_TOO_LARGE: ": set kafka.batch.size below the topic's max.message.bytes, or raise that",
@@ -116,7 +119,8 @@ class Sender:
         count = self._topics.partitions(topic)
         chosen = self._spread.choose(rows, count)
         if (highest := int(chosen.max())) >= count:
-            raise KafkaError(f"a record for {topic}-{highest} was not written: the topic has {count} partitions")
+            what = f"the topic has {count} partitions: correct the column partition"
+            raise KafkaError(f"a record for {topic}-{highest} was not written: {what}")
         order = np.argsort(chosen, kind="stable")
         ends = np.searchsorted(chosen[order], np.arange(count + 1))
         rows = rows if (chosen == chosen[0]).all() else rows.take(order)
@@ -130,7 +134,7 @@ class Sender:
         """Puts a batch into the next request to the partition's leader."""
         most = self._options.request_bytes
         if packed.largest > most:
-            what = f"it takes up to {packed.largest} bytes, and kafka.max.request.size is {most}"
+            what = f"it takes up to {packed.largest} bytes, and kafka.max.request.size is {most}: raise that"
             raise KafkaError(f"a record for {to} was not written: {what}")
         connection = self._cluster.insist(lambda: self._leader(to))
         request = self._requests.get(connection)

@@ -13,6 +13,7 @@ from kproxy.spark.offsets import Offsets, OffsetsJson, begun_in, from_json, limi
 from kproxy.spark.planning import Planner
 from kproxy.spark.range_partition import read_partition
 from kproxy.spark.read_options import Bound, ReadOptions
+from kproxy.spark.spark_errors import cause_first
 from kproxy.spark.table_reader import tasks
 
 
@@ -34,6 +35,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._reported: OffsetsJson | None = None
 
+    @cause_first()
     def initialOffset(self) -> OffsetsJson:
         """Where a query without a checkpoint begins; once it was returned, it does not change. Raises OptionError,
         KafkaError.
@@ -49,6 +51,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._initial = to_json(begun)
         return self._initial
 
+    @cause_first()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> OffsetsJson:
         """How far the next micro-batch goes. New partitions begin at their oldest offset. Raises KafkaError, DataLost.
 
@@ -90,11 +93,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What there was when the last micro-batch was planned, limit or not."""
         return self._reported
 
+    @cause_first()
     def prepareForTriggerAvailableNow(self) -> None:
         """Notes what there is now: the query ends there. Raises OptionError, KafkaError."""
         planner = self._planner()
         self._target = planner.latest(planner.partitions())
 
+    @cause_first()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch. Raises KafkaError."""
         whole = ranges({**from_json(start), **begun_in(end)}, from_json(end))

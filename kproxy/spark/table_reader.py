@@ -11,6 +11,7 @@ from kproxy.spark.offsets import ranges, split
 from kproxy.spark.planning import Planner
 from kproxy.spark.range_partition import RangePartition, read_partition
 from kproxy.spark.read_options import Bound, ReadOptions
+from kproxy.spark.spark_errors import cause_first
 
 
 class TableReader(DataSourceReader):
@@ -21,6 +22,7 @@ class TableReader(DataSourceReader):
         options.check_table()
         self._options = options
 
+    @cause_first()
     def partitions(self) -> Sequence[InputPartition]:
         """One task for each partition, or more if ``minPartitions`` says so. Raises OptionError, KafkaError."""
         options = self._options

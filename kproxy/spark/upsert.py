@@ -4,9 +4,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkException
 from pyspark.sql.utils import is_remote
 
-from kproxy.spark.sink_options import stream_batch_id
+from kproxy.spark.sink_options import parse, stream_batch_id
 from kproxy.spark.spark_errors import OptionError
 
 if TYPE_CHECKING:
@@ -29,21 +30,23 @@ class Upsert:
         query there alone. OptionError.
         """
         self._options = {name: str(value) for name, value in options.items()}
-        self._checkpoint: str | None = None
+        checked = parse(self._options, is_stream=False)
+        #: Of the query; None where Spark tells the query's id.
+        self._checkpoint = checked.checkpoint if is_remote() else None
         self._query_id = ""
-        if is_remote():
-            given = {name.lower(): value for name, value in self._options.items()}
-            self._checkpoint = given.get("checkpointlocation")
-            if not self._checkpoint:
-                raise OptionError(
-                    "checkpointLocation: with Spark Connect, Upsert needs that of its query among its options"
-                )
+        if self._checkpoint == "":
+            raise OptionError(
+                "checkpointLocation: with Spark Connect, Upsert needs that of its query among its options"
+            )
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> None:
         """Writes and commits the rows of a batch; one that was committed before changes nothing."""
         self._query_id = self._query_id or self._find(rows.sparkSession)
         write = rows.write.format("kproxy").options(**self._options)
-        write.option("batch.id", stream_batch_id(self._query_id, batch_id)).mode("append").save()
+        try:
+            write.option("batch.id", stream_batch_id(self._query_id, batch_id)).mode("append").save()
+        except PySparkException as error:
+            raise error.with_traceback(None) from None  # Spark reports the stack first, and ten lines of it are its own
 
     def _find(self, spark: "SparkSession") -> str:
         """The id of the query, which stays with its checkpoint."""

@@ -141,18 +141,26 @@ def test_a_kproxy_that_is_not_there_is_reported() -> None:
     sender.close()
 
 
-def test_what_is_refused_is_not_sent_again(fake: Fake) -> None:
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (ErrorCode.POLICY_VIOLATION, r"POLICY_VIOLATION.*compacted.* transactions\.home"),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "give the principal of this query Write on the topic"),
+        (ErrorCode.INVALID_TXN_STATE, "restart of kproxy .* the next run of task or query writes all of it"),
+    ],
+)
+def test_what_is_refused_is_not_sent_again_and_the_error_says_what_to_do(fake: Fake, code: ErrorCode, why: str) -> None:
     asked = Counter[str]()
 
     def refuse(_: Any) -> Answer:
         asked["produce"] += 1
-        refused = ProduceResponsePartitionProduceResponse(error_code=ErrorCode.POLICY_VIOLATION, base_offset=-1)
+        refused = ProduceResponsePartitionProduceResponse(error_code=code, base_offset=-1)
         return Answer(ProduceResponse([ProduceResponseTopicProduceResponse("out", partition_responses=[refused])]))
 
     fake.on(ApiKey.PRODUCE, refuse)
     sender = _sender(fake)
     sender.send(batch("a"), _VALUE)
-    with pytest.raises(KafkaError, match=r"record for out-0 .*POLICY_VIOLATION.*compacted.* transactions\.home"):
+    with pytest.raises(KafkaError, match=f"record for out-0 .*{why}"):
         sender.flush()
     sender.close()
     assert asked["produce"] == 1

@@ -4,6 +4,7 @@ import pytest
 
 from kproxy.spark import Upsert
 from kproxy.spark.spark_errors import OptionError
+from tests.spark.sink_samples import PLAIN
 
 
 class Rows:
@@ -42,26 +43,20 @@ class Rows:
 
 def test_a_batch_has_the_number_of_its_query() -> None:
     rows: Any = Rows("q-1")
-    Upsert({"transactional.id": "counts", "topic": "counts"})(rows, 7)
-    assert rows.given == {
-        "transactional.id": "counts",
-        "topic": "counts",
-        "format": "kproxy",
-        "mode": "append",
-        "batch.id": "q-1/7",
-    }
+    Upsert(PLAIN)(rows, 7)
+    assert rows.given == {**PLAIN, "format": "kproxy", "mode": "append", "batch.id": "q-1/7"}
     assert rows.saved == 1
 
 
 def test_it_is_for_a_streaming_query() -> None:
     rows: Any = Rows(None)
     with pytest.raises(RuntimeError, match="foreachBatch of a streaming query"):
-        Upsert({})(rows, 7)
+        Upsert(PLAIN)(rows, 7)
     assert not rows.saved
 
 
 def test_with_spark_connect_it_needs_the_checkpoint_before_the_query_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
     with pytest.raises(OptionError, match="checkpointLocation: with Spark Connect"):
-        Upsert({})
-    Upsert({"checkpointLocation": "/data/cp"})
+        Upsert(PLAIN)
+    Upsert(PLAIN | {"checkpointLocation": "/data/cp"})

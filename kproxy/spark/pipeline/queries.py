@@ -4,6 +4,7 @@ import hashlib
 import re
 from typing import NamedTuple
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
@@ -13,6 +14,7 @@ from kproxy.config.config_faults import Faults, Location
 from kproxy.spark.pipeline.data_frames import build, located_errors
 from kproxy.spark.pipeline.data_source import sink_options
 from kproxy.spark.pipeline.parquet_batches import ParquetBatches
+from kproxy.spark.pipeline.pipeline_errors import PipelineFailed
 from kproxy.spark.pipeline.pipeline_model import ParquetSink, Pipeline
 from kproxy.spark.pipeline.python_steps import StepError
 from kproxy.spark.pipeline.topic_rows import ROWS, topic_rows
@@ -35,7 +37,10 @@ class _Plan(NamedTuple):
 
 
 def start(pipeline: Pipeline, spark: SparkSession) -> list[Running]:
-    """Starts all; those that run are stopped if one can't. FileError has all that Spark has against the file."""
+    """Starts all; those that run are stopped if one can't. FileError has all that Spark has against the file.
+
+    PipelineFailed if kproxy or its topics are not as the queries need them.
+    """
     running: list[Running] = []
     faults = Faults(str(pipeline.file))
     planned = plans(pipeline, spark, faults)
@@ -76,9 +81,11 @@ def checkpoint_name(path: str) -> str:
 def _begin(pipeline: Pipeline, plan: _Plan) -> StreamingQuery:
     writer = plan.writer.outputMode("append").queryName(f"{pipeline.name}: {plan.name}")
     writer = writer.option("checkpointLocation", f"{pipeline.checkpoint.rstrip('/')}/{plan.folder}")
-    if pipeline.every is None:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=pipeline.every).start()
+    every = {"availableNow": True} if pipeline.every is None else {"processingTime": pipeline.every}
+    try:
+        return writer.trigger(**every).start()
+    except StreamingQueryException as error:  # no fault of the file: kproxy is unreachable, say
+        raise PipelineFailed(f"{plan.name}: {error}") from None
 
 
 def _to_topics(pipeline: Pipeline, rows: DataFrame) -> _Plan:

@@ -184,3 +184,13 @@ def test_rows_of_all_topics_are_one_table(spark: "SparkSession", tmp_path: Path)
     assert rows is not None, faults
     columns = [("topic", "string"), ("key", "binary"), ("value", "binary"), ("partition", "int")]
     assert (rows.dtypes, rows.isStreaming) == (columns, True)
+
+
+def test_an_unreachable_kproxy_is_no_fault_of_the_file(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "none").mkdir()
+    text = SMALL.format(sql="SELECT 'x' AS value FROM a", sink="").replace("/none", str(tmp_path / "none"))
+    monkeypatch.setattr("kproxy.spark.sink.FIRST_PATIENCE_S", 0.2)
+    with pytest.raises(PipelineFailed, match=r"^topics: kafka.* cannot connect to 127\.0\.0\.1:1: .*running there\?"):
+        start(loaded(tmp_path, text), spark)
