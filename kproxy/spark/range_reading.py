@@ -8,6 +8,7 @@ import pyarrow as pa
 from kproxy.spark.batch_rows import read_batches
 from kproxy.spark.columns import RecordColumns
 from kproxy.spark.fetching import Range, Reading, record_sets
+from kproxy.spark.kept_clusters import kept_cluster
 from kproxy.spark.read_options import ReadOptions
 
 
@@ -18,14 +19,13 @@ def read_range(options: ReadOptions, wanted: Range, stable: int) -> Iterator[pa.
     """
     committed = options.committed and not options.as_batches
     how = Reading(committed, options.fail_on_data_loss, options.fetch_bytes, options.patience_s)
-    open_patiently = partial(options.open_cluster, first_patience_s=None)
     if options.as_batches:
-        yield from read_batches(open_patiently, wanted, stable, how)
+        yield from read_batches(partial(options.open_cluster, first_patience_s=None), wanted, stable, how)
         return
     columns = RecordColumns(
         wanted, with_headers=options.with_headers, max_decompressed_bytes=options.max_decompressed_bytes
     )
-    with open_patiently() as cluster:
+    with kept_cluster(options) as cluster:
         for record_set in record_sets(cluster, wanted, how):
             yield from columns.add(record_set)
     yield from columns.rest()

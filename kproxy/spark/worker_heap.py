@@ -9,12 +9,14 @@ from functools import cache
 
 from kproxy.heap import settle
 
-#: Of the environment of workers that are kept for the next task: the others end, and search for nothing.
-_KEPT = "SPARK_REUSE_WORKER"
+
+def is_kept() -> bool:
+    """Whether this is a worker that Spark keeps for the next task; others end, and search for nothing."""
+    return bool(os.environ.get("SPARK_REUSE_WORKER"))
 
 
 @cache
 def settle_worker() -> None:
     """Called at the end of a task: what is there at the end of the first one is left out of later searches."""
-    if os.environ.get(_KEPT):
+    if is_kept():
         settle()
