@@ -88,12 +88,16 @@ class Legacy:
 class ByHand(Legacy):
     """The operator of the producer says where its transactions begin and end; each is one of a new client.id.
 
-    As the Python client does over a Unix socket, it does not begin while something that it has asked may still come.
+    As the Python client does over a Unix socket, it does not begin while something that it has asked may still come. A
+    beginning that has no response it repeats at once.
     """
 
     def __init__(self, tools: LegacyTools) -> None:
         super().__init__(tools)
         self._sent: list[Request] = []
+        self._unheard: list[Request] = []
+        """Beginnings before the one that had its response; one of them that comes later is a new producer's, and fences it."""
+        self._began_at = 0.0
         self._client_id = ""
         self._begun = 0
         self._writer: MemberWriter | None = None
@@ -124,6 +128,7 @@ class ByHand(Legacy):
             await self._through()
             try:
                 self._owner = (await self._ask("begin", make)).owner
+                self._unheard, self._began_at = self._sent[:-1], trio.current_time()
             except Refused as error:
                 if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                     raise self._over(error) from error
@@ -164,8 +169,11 @@ class ByHand(Legacy):
         """Notes an error that it should not get."""
         history, mine = self._tools.history, self._tools.plan.transactional_id
         is_shared = error.code is ErrorCode.PRODUCER_FENCED and mine in history.shared
+        is_late = error.code is ErrorCode.PRODUCER_FENCED and any(
+            request.over_at is None or request.over_at > self._began_at for request in self._unheard
+        )
         is_expired = error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING and mine in history.expired
-        if error.code not in _OVER and not is_shared and not is_expired:
+        if error.code not in _OVER and not (is_shared or is_late or is_expired):
             history.breaks(invariants.CAUSE, f"producer {self._tools.name} receives {error}")
 
     async def end(self, claimed: Claimed, *, committed: bool) -> None:
