@@ -96,7 +96,7 @@ class ByHand(Legacy):
         super().__init__(tools)
         self._sent: list[Request] = []
         self._unheard: list[Request] = []
-        """Beginnings before the one that had its response; one of them that comes later is a new producer's, and fences it."""
+        """Beginnings before the answered one. One of them that comes later is a new producer's, and fences it."""
         self._began_at = 0.0
         self._client_id = ""
         self._begun = 0
