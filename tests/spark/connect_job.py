@@ -44,8 +44,7 @@ def _counted(spark: SparkSession, job: Mapping[str, Any], source: Mapping[str, s
     given = (
         spark.readStream.format("kproxy").options(**source, subscribe=job["first"], startingOffsets="earliest").load()
     )
-    numbers = given.load()
-    counts = numbers.groupBy((numbers.value.cast("string").cast("int") % 2).cast("string").alias("key")).count()
+    counts = given.groupBy((given.value.cast("string").cast("int") % 2).cast("string").alias("key")).count()
     sink = {
         **job["sink"],
         "topic": job["third"],
