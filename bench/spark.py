@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from bench.report import Figure
-from bench.spark_stage import PARTITIONS, TASKS, VALUE_BYTES, Stage, open_stage
-from bench.spark_watch import Workers, cpu_seconds
+from bench.spark_stage import PARTITIONS, TASKS, VALUE_BYTES, WAYS, Stage, in_turn, open_stage
+from bench.spark_watch import CpuMeter, Workers, added, cpu_seconds
 from kproxy.spark.audit.audit_job import audit
 from kproxy.spark.audit.request import Request
 from kproxy.spark.audit.spark_engine import SparkEngine
@@ -27,7 +27,6 @@ SINK_RATIO: Final = 1.0
 SOURCE_RATIO: Final = 1.0
 SOURCE_CPU_RATIO: Final = 1.0
 WORKER_MEGABYTES: Final = 512
-_WAYS: Final = ("kafka", "kproxy")
 _WARM_RECORDS: Final = 2_000
 _ROUNDS: Final = 3
 #: From here on a round takes so long that what else the machine does falls on both ways alike.
@@ -59,8 +58,7 @@ class Course:
     def add(self, what: str, way: str, seconds: float, cpu: Mapping[str, float] = MappingProxyType({})) -> None:
         """A round is through."""
         self.seconds[what, way] = self.seconds.get((what, way), 0.0) + seconds
-        before = self.cpu.get((what, way), {})
-        self.cpu[what, way] = {name: seconds + before.get(name, 0.0) for name, seconds in cpu.items()}
+        self.cpu[what, way] = added(self.cpu.get((what, way), {}), cpu)
 
     def cpu_of(self, process: str, what: str, way: str) -> float:
         """CPU seconds of a process for a million records."""
@@ -82,12 +80,12 @@ class Course:
 
 def steps(sizes: Sequence[int]) -> int:
     """How often ``spark`` tells what it does next."""
-    return 2 + sum(rounds(count) * len(_WAYS) * (1 + len(_READS)) + 1 for count in sizes)
+    return 2 + sum(rounds(count) * len(WAYS) * (1 + len(_READS)) + 1 for count in sizes)
 
 
 def source_steps(sizes: Sequence[int]) -> int:
     """How often ``spark_sources`` tells what it does next."""
-    return 2 + sum(1 + rounds(count) * len(_WAYS) * len(_READS) for count in sizes)
+    return 2 + sum(1 + rounds(count) * len(WAYS) * len(_READS) for count in sizes)
 
 
 def rounds(records: int) -> int:
@@ -145,7 +143,7 @@ def sinks(stage: Stage, course: Course, kept: str, tell: Tell) -> Iterator[Figur
     """Each write into a topic of its own; the first that kproxy wrote is ``kept``, to be read. WrongCount."""
     rows = stage.rows(course.records, course.value_bytes)
     for number in range(course.rounds):
-        for way in _in_turn(number):
+        for way in in_turn(number):
             tell(f"{course.records:,} records: sink {way}, round {number + 1}")
             if (way, number) == ("kproxy", 0):
                 _sink(stage, course, rows, way, kept)
@@ -153,21 +151,14 @@ def sinks(stage: Stage, course: Course, kept: str, tell: Tell) -> Iterator[Figur
             with stage.topic(f"bench-sink-{way}-{course.records}-{number}") as topic:
                 _sink(stage, course, rows, way, topic)
     yield _paired("Spark sink", course, "sink", SINK_RATIO)
-    kafka, kproxy = (course.speed("sink", way) * course.record_bytes / _MEGABYTE for way in _WAYS)
+    kafka, kproxy = (course.speed("sink", way) * course.record_bytes / _MEGABYTE for way in WAYS)
     yield Figure(f"the same, {course.record_bytes} B a record", "MB/s", kafka, None, kproxy)
     yield from _cpu(course, "sink", None)
     yield _memory(course, "sink")
 
 
 def _sink(stage: Stage, course: Course, rows: "DataFrame", way: str, topic: str) -> None:
-    options = {"kafka.bootstrap.servers": stage.brokers}
-    if way == "kproxy":
-        options = {
-            "kafka.bootstrap.servers": stage.kproxy,
-            "kproxy.control.socket": str(stage.control),
-            "transactional.id": "bench",
-        }
-    writer = rows.write.format(way).options(**options).option("topic", topic).mode("append")
+    writer = rows.write.format(way).options(**stage.sink(way, "bench")).option("topic", topic).mode("append")
     _timed(stage, course, "sink", way, writer.save)
     with ClusterClient(stage.brokers) as client:
         written = sum(client.offset(topic, index) for index in range(PARTITIONS))
@@ -184,7 +175,7 @@ def sources(stage: Stage, course: Course, topic: str, tell: Tell) -> Iterator[Fi
     """Both read the same topic, once only to count and once to look at each value. WrongCount."""
     for what in _READS:
         for number in range(course.rounds):
-            for way in _in_turn(number):
+            for way in in_turn(number):
                 tell(f"{course.records:,} records: source {way}, {what}, round {number + 1}")
                 _source(stage, course, topic, what, way)
         yield _paired(f"Spark source, {what}", course, what, SOURCE_RATIO)
@@ -193,8 +184,7 @@ def sources(stage: Stage, course: Course, topic: str, tell: Tell) -> Iterator[Fi
 
 
 def _source(stage: Stage, course: Course, topic: str, what: str, way: str) -> None:
-    servers = stage.kproxy if way == "kproxy" else stage.brokers
-    rows = stage.spark.read.format(way).option("kafka.bootstrap.servers", servers).option("subscribe", topic).load()
+    rows = stage.spark.read.format(way).options(**stage.servers(way)).option("subscribe", topic).load()
 
     def read() -> None:
         expression = (
@@ -227,22 +217,17 @@ def _audit(stage: Stage, course: Course, topic: str, tell: Tell) -> Iterator[Fig
 
 
 def _timed(stage: Stage, course: Course, what: str, way: str, run: Callable[[], None]) -> None:
-    processes = {"Spark": stage.java, **stage.others}
     with Workers(stage.java).watched() as workers:
-        began, before = time.perf_counter(), {name: cpu_seconds(pid) for name, pid in processes.items()}
+        began, cpu = time.perf_counter(), CpuMeter(stage.processes)
         run()
         seconds = time.perf_counter() - began
-    course.add(what, way, seconds, {name: cpu_seconds(pid) - before[name] for name, pid in processes.items()})
+    course.add(what, way, seconds, cpu.spent())
     if way == "kproxy":
         course.peaks[what] = max(course.peaks.get(what, 0), workers.peak_bytes)
 
 
-def _in_turn(number: int) -> tuple[str, ...]:
-    return _WAYS if number % 2 == 0 else _WAYS[::-1]
-
-
 def _paired(what: str, course: Course, key: str, least: float) -> Figure:
-    kafka, kproxy = (course.speed(key, way) for way in _WAYS)
+    kafka, kproxy = (course.speed(key, way) for way in WAYS)
     ratio = course.ratio(key)
     goal = f">= {least} x Spark's own: {ratio:.2f}"
     return Figure(f"{what}, {course.records:,} records", "records/s", kafka, None, kproxy, goal, ratio >= least)
@@ -251,7 +236,7 @@ def _paired(what: str, course: Course, key: str, least: float) -> Figure:
 def _cpu(course: Course, what: str, most: float | None) -> Iterator[Figure]:
     """CPU for a million records, of each process; ``most``: Spark's, to that of its own connector."""
     for process in course.cpu[what, "kproxy"]:
-        kafka, kproxy = (course.cpu_of(process, what, way) for way in _WAYS)
+        kafka, kproxy = (course.cpu_of(process, what, way) for way in WAYS)
         case = f"CPU of {process}, {what}, {course.records:,} records"
         if process != "Spark" or most is None:
             yield Figure(case, "s/million", kafka, None, kproxy)
@@ -271,6 +256,6 @@ def growth(small: Course, large: Course) -> Iterator[Figure]:
     for what in ("sink", *_READS, "audit"):
         kafka, kproxy = (
             None if (what, way) not in large.seconds else large.speed(what, way) / small.speed(what, way)
-            for way in _WAYS
+            for way in WAYS
         )
         yield Figure(f"{what}: speed at {large.records:,} to {small.records:,}", "", kafka, None, kproxy)

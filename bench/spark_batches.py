@@ -1,4 +1,4 @@
-"""What a micro-batch costs: topic to topic, 1,000 records a second, a trigger each second, by both connectors in turns.
+"""The cost of a micro-batch: topic to topic, 1,000 records a second, a trigger each second, both connectors in turns.
 
 "Direct" is Spark's own connector at the broker, at least once; "kproxy" is ``format("kproxy")`` through a kproxy with
 its default options, exactly once. A producer in this process feeds the topic at the broker.
@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import Producer
 
 from bench.report import Figure
-from bench.spark_stage import PARTITIONS, Stage, open_stage
-from bench.spark_watch import cpu_seconds
+from bench.spark_stage import PARTITIONS, WAYS, Stage, in_turn, open_stage
+from bench.spark_watch import CpuMeter, added
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 MORE_MILLISECONDS: Final = 100.0
 CPU_RATIO: Final = 1.3
-_WAYS: Final = ("kafka", "kproxy")
 _ROUNDS: Final = 2
 _WARM_BATCHES: Final = 10
 _BATCHES: Final = 30
@@ -34,7 +33,7 @@ _SPARK: Final = "Spark"
 
 
 class Course:
-    """What one way came to: ms of each micro-batch, seconds, and CPU seconds of each process."""
+    """The figures of one way: ms of each micro-batch, seconds, and CPU seconds of each process."""
 
     def __init__(self) -> None:
         self.milliseconds: list[float] = []
@@ -45,10 +44,10 @@ class Course:
         """A round is through."""
         self.milliseconds += [batch["durationMs"]["triggerExecution"] for batch in progress]
         self.seconds += seconds
-        self.cpu = {name: used + self.cpu.get(name, 0.0) for name, used in cpu.items()}
+        self.cpu = added(self.cpu, cpu)
 
     def percentile(self, share: int) -> float:
-        """Of the batches' ms."""
+        """The ms that so many of a hundred batches took at most."""
         return statistics.quantiles(self.milliseconds, n=100)[share - 1]
 
     def cores(self, process: str) -> float:
@@ -63,12 +62,12 @@ def spark_batches() -> Iterator[Figure]:
 
 
 def measured(stage: Stage, rounds: int, warm: int, batches: int) -> Iterator[Figure]:
-    """As ``spark_batches``, where all is running."""
-    courses = {way: Course() for way in _WAYS}
+    """The figures of ``spark_batches``, where all is running."""
+    courses = {way: Course() for way in WAYS}
     for number in range(rounds):
-        for way in _WAYS if number % 2 == 0 else _WAYS[::-1]:
+        for way in in_turn(number):
             _measure(stage, way, f"bench-batches-{way}-{number}", courses[way], (warm, batches))
-    kafka, kproxy = (courses[way] for way in _WAYS)
+    kafka, kproxy = (courses[way] for way in WAYS)
     for share in (50, 95):
         direct, ours = kafka.percentile(share), kproxy.percentile(share)
         goal = f"<= {MORE_MILLISECONDS:.0f} ms more: {ours - direct:.0f}" if share == 50 else ""
@@ -84,28 +83,24 @@ def measured(stage: Stage, rounds: int, warm: int, batches: int) -> Iterator[Fig
 
 def _measure(stage: Stage, way: str, name: str, course: Course, wanted: tuple[int, int]) -> None:
     warm, batches = wanted
-    processes = {_SPARK: stage.java, **stage.others}
     with stage.topic(f"{name}-in") as given, stage.topic(f"{name}-out") as written, _fed(stage.brokers, given):
         query = _start(stage, way, name, given, written)
         try:
             first = _await(query, warm)
-            began, before = time.perf_counter(), {each: cpu_seconds(pid) for each, pid in processes.items()}
+            began, cpu = time.perf_counter(), CpuMeter(stage.processes)
             _await(query, first + batches)
             seconds = time.perf_counter() - began
-            cpu = {each: cpu_seconds(pid) - before[each] for each, pid in processes.items()}
+            spent = cpu.spent()
             progress = [batch for batch in query.recentProgress if batch["batchId"] >= first]
-            course.add([batch for batch in progress if batch["numInputRows"]], seconds, cpu)
+            course.add([batch for batch in progress if batch["numInputRows"]], seconds, spent)
         finally:
             query.stop()
 
 
 def _start(stage: Stage, way: str, name: str, given: str, written: str) -> "StreamingQuery":
-    servers = {"kafka.bootstrap.servers": stage.kproxy if way == "kproxy" else stage.brokers}
-    sink = dict(servers)
-    if way == "kproxy":
-        sink |= {"kproxy.control.socket": str(stage.control), "transactional.id": name}
-    rows = stage.spark.readStream.format(way).options(**servers).option("subscribe", given).load()
-    writer = rows.select("key", "value").writeStream.format(way).options(**sink).option("topic", written)
+    rows = stage.spark.readStream.format(way).options(**stage.servers(way)).option("subscribe", given).load()
+    writer = rows.select("key", "value").writeStream.format(way).options(**stage.sink(way, name))
+    writer = writer.option("topic", written)
     checkpoint = str(stage.directory / f"checkpoint-{name}")
     return writer.option("checkpointLocation", checkpoint).trigger(processingTime="1 second").start()
 

@@ -21,6 +21,8 @@ from verification.spark_proof.connector import connector_jars
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+#: Spark's own connector at the broker, and ours through kproxy.
+WAYS = ("kafka", "kproxy")
 VALUE_BYTES = RECORD_BYTES[SMALL]
 PARTITIONS = 4
 #: Of a job that reads the rows: one a file, and a file may be cut once or twice more.
@@ -47,6 +49,24 @@ class Stage:
         assert self.spark._jvm is not None
         return int(self.spark._jvm.java.lang.ProcessHandle.current().pid())
 
+    @property
+    def processes(self) -> dict[str, int]:
+        """The process ids of all that takes part, by name."""
+        return {"Spark": self.java, **self.others}
+
+    def servers(self, way: str) -> dict[str, str]:
+        """The options of a source."""
+        return {"kafka.bootstrap.servers": self.kproxy if way == "kproxy" else self.brokers}
+
+    def sink(self, way: str, transactional_id: str) -> dict[str, str]:
+        """The options of a sink, but for its topic."""
+        if way != "kproxy":
+            return self.servers(way)
+        return self.servers(way) | {
+            "kproxy.control.socket": str(self.control),
+            "transactional.id": transactional_id,
+        }
+
     @contextlib.contextmanager
     def topic(self, name: str) -> Iterator[str]:
         """A topic for the length of the block."""
@@ -67,6 +87,11 @@ class Stage:
                 numbers = range(count * index // _FILES, count * (index + 1) // _FILES)
                 _write(directory / f"{index}.parquet", numbers, value_bytes)
         return self.spark.read.parquet(str(directory))
+
+
+def in_turn(number: int) -> tuple[str, ...]:
+    """The ways in the order of a round, so that none is always the first."""
+    return WAYS if number % 2 == 0 else WAYS[::-1]
 
 
 def _write(path: Path, numbers: range, value_bytes: int) -> None:

@@ -3,13 +3,34 @@
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from verification.spark_proof.driver import descendants
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _LOOK_SECONDS = 0.2
+
+
+class CpuMeter:
+    """The CPU seconds of some processes, by their names, since the meter was made."""
+
+    def __init__(self, processes: Mapping[str, int]) -> None:
+        """``processes``: their ids."""
+        self._processes = processes
+        self._before = self._now()
+
+    def spent(self) -> dict[str, float]:
+        """The seconds of each so far."""
+        return {name: seconds - self._before[name] for name, seconds in self._now().items()}
+
+    def _now(self) -> dict[str, float]:
+        return {name: cpu_seconds(pid) for name, pid in self._processes.items()}
+
+
+def added(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
+    """The sums of two meters, by process."""
+    return {name: seconds + first.get(name, 0.0) for name, seconds in second.items()}
 
 
 def cpu_seconds(pid: int) -> float:

@@ -29,6 +29,7 @@ __all__ = [
     "Record",
     "build_batch",
     "crc_ok",
+    "encode_headers",
     "iter_raw_records",
     "iter_records",
     "read_header",
@@ -91,10 +92,15 @@ def _body(record: Record | RawRecord) -> bytes:
     """Key, value and headers of a record as format v2 has them."""
     if isinstance(record, RawRecord):
         return record.body
-    if not record.headers:
-        return b"%b%b\0" % (_nullable(record.key), _nullable(record.value))
-    parts = [_nullable(record.key), _nullable(record.value), VARINTS[len(record.headers)]]
-    for name, value in record.headers:
+    return b"%b%b%b" % (_nullable(record.key), _nullable(record.value), encode_headers(record.headers))
+
+
+def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    """The headers of a record as they end it in format v2."""
+    if not headers:
+        return b"\0"
+    parts = [VARINTS[len(headers)]]
+    for name, value in headers:
         parts += _nullable(name.encode()), _nullable(value)
     return b"".join(parts)
 

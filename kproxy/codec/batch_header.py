@@ -164,6 +164,28 @@ def stored_crc(batch: bytes | bytearray | memoryview) -> int:
     return int.from_bytes(batch[_CRC_AT:_CRC_FROM], "big")
 
 
+def assemble_plain(
+    payload: bytes | memoryview, *, codec: int, count: int, base_timestamp: int, max_timestamp: int
+) -> bytearray:
+    """A batch of ``count`` records without a producer id, at offset 0; ``payload``: these, already compressed."""
+    header = BatchHeader(
+        base_offset=0,
+        length=0,
+        partition_leader_epoch=-1,
+        magic=2,
+        crc=0,
+        attributes=codec,
+        last_offset_delta=count - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=count,
+    )
+    return assemble(header, payload)
+
+
 def assemble(header: BatchHeader, payload: bytes | bytearray | memoryview) -> bytearray:
     """Join a header, whose ``length`` and ``crc`` are filled in here, and the (already compressed) records."""
     out = bytearray(HEADER_SIZE)

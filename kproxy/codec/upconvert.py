@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from kproxy.budget import CONVERTED_RECORD_STEPS, RequestBudget, TooManySteps
 from kproxy.codec import compression
-from kproxy.codec.batch import HEADER_SIZE, BatchHeader, build_batch, iter_records
-from kproxy.codec.batch_header import assemble
+from kproxy.codec.batch import HEADER_SIZE, build_batch, iter_records
+from kproxy.codec.batch_header import assemble_plain
 from kproxy.codec.message_set import read_entry, unwrap
 from kproxy.codec.records import CODEC_MASK, MAGIC_OFFSET, NO_TIMESTAMP, CorruptRecord
 from kproxy.codec.varint import VARINTS
@@ -220,22 +220,13 @@ class _Builder:
     def flush(self) -> None:
         """Finish the batch under construction, if it has a record."""
         if self._count:
-            header = BatchHeader(
-                base_offset=0,
-                length=0,
-                partition_leader_epoch=-1,
-                magic=2,
-                crc=0,
-                attributes=self._codec,
-                last_offset_delta=self._count - 1,
+            batch = assemble_plain(
+                compression.compress(self._codec, b"".join((*self._chunks, *self._parts))),
+                codec=self._codec,
+                count=self._count,
                 base_timestamp=self._base,
                 max_timestamp=self._latest,
-                producer_id=-1,
-                producer_epoch=-1,
-                base_sequence=-1,
-                record_count=self._count,
             )
-            batch = assemble(header, compression.compress(self._codec, b"".join((*self._chunks, *self._parts))))
             self._add(batch, self._count)
             self._flushed += self._count
         self._reset()

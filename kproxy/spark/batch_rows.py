@@ -14,6 +14,7 @@ from kproxy.codec.batch import BatchHeader, read_header
 from kproxy.codec.message_set import iter_entry, read_entry
 from kproxy.codec.records import MAGIC_OFFSET
 from kproxy.codec.sequence import advance
+from kproxy.config.values import CODECS
 from kproxy.errors import RemoteProtocolError
 from kproxy.spark.columns import MOST_MS
 from kproxy.spark.fetching import Range, Reading, record_sets
@@ -27,7 +28,6 @@ _US_PER_MS: Final = 1000
 _ROWS: Final = 8192
 _MAGIC_V2: Final = 2
 _MOST_DECOMPRESSED: Final = 128 << 20
-_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _COMMITTED: Final = "committed"
 
 SCHEMA: Final = pa.schema(
@@ -185,7 +185,7 @@ def _of_old(partition: TopicPartition, entry: memoryview) -> _Row:
 
 
 def _codec(number: int) -> str:
-    return _CODECS[number] if number < len(_CODECS) else f"codec {number}"
+    return CODECS[number] if number < len(CODECS) else f"codec {number}"
 
 
 def _time(ms: int) -> int | None:

@@ -17,7 +17,7 @@ _POSITIVE: Final = np.uint32(0x7FFFFFFF)
 
 
 def key_hashes(keys: pa.Array) -> npt.NDArray[np.int64]:
-    """Of each key, a number from 0 to 2^31 - 1; of a null that of an empty key. ``keys`` are of Arrow's type binary."""
+    """A number from 0 to 2^31 - 1 for each key, of Arrow's type binary; for a null that of an empty key."""
     if not len(keys):
         return np.zeros(0, np.int64)
     _, offsets, data = keys.buffers()

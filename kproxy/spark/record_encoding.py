@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproxy.codec import compression
-from kproxy.codec.batch_header import BatchHeader, assemble
-from kproxy.codec.varint import VARINTS
+from kproxy.codec.batch import encode_headers
+from kproxy.codec.batch_header import assemble_plain
 
 _Numbers: TypeAlias = npt.NDArray[np.int64]
 _Unsigned: TypeAlias = npt.NDArray[np.uint64]
@@ -25,7 +25,9 @@ _BITS: Final = 7
 _LOW: Final = np.uint64(0x7F)
 _MORE: Final = np.uint8(0x80)
 _NO_HEADERS: Final = b"\0"
-_NOBODY: Final = -1
+_NULL: Final = -1
+#: For a row that may go to any partition.
+ANYWHERE: Final = -1
 
 
 class Packing(NamedTuple):
@@ -47,7 +49,7 @@ class Rows(NamedTuple):
     keys: pa.Array | None
     headers: pa.Array | None
     times: _Numbers
-    #: Where each is to go, None where all may go anywhere; -1: anywhere.
+    #: Where each is to go, or ``ANYWHERE``; None where all may go anywhere.
     partitions: _Numbers | None
 
     def take(self, places: _Numbers) -> Self:
@@ -72,7 +74,7 @@ class Rows(NamedTuple):
         )
 
     def most_sizes(self) -> _Numbers:
-        """What each record takes at most, in bytes."""
+        """The most bytes that each record takes."""
         found = np.full(len(self.values), _MOST_OVERHEAD, np.int64)
         for part in (self.values, self.keys, self.headers):
             if part is not None:
@@ -100,45 +102,24 @@ def pack(rows: Rows, how: Packing) -> Iterator[Packed]:
 
 def encoded_headers(rows: Sequence[Sequence[tuple[str, bytes | None]] | None]) -> pa.Array:
     """The headers of each row as they end a record."""
-    return pa.array([_headers(row) for row in rows], pa.binary())
-
-
-def _headers(row: Sequence[tuple[str, bytes | None]] | None) -> bytes:
-    if not row:
-        return _NO_HEADERS
-    parts = [VARINTS[len(row)]]
-    for name, value in row:
-        key = name.encode()
-        parts += VARINTS[len(key)], key, VARINTS[-1 if value is None else len(value)], value or b""
-    return b"".join(parts)
+    return pa.array([encode_headers(row or ()) for row in rows], pa.binary())
 
 
 def _batch(rows: Rows, how: Packing) -> bytearray:
-    count, first = len(rows.values), int(rows.times[0])
-    header = BatchHeader(
-        base_offset=0,
-        length=0,
-        partition_leader_epoch=-1,
-        magic=2,
-        crc=0,
-        attributes=how.codec,
-        last_offset_delta=count - 1,
+    first = int(rows.times[0])
+    records = _records(rows, first)
+    return assemble_plain(
+        records if how.codec == compression.NONE else compression.compress(how.codec, records, level=how.level),
+        codec=how.codec,
+        count=len(rows.values),
         base_timestamp=first,
         max_timestamp=int(rows.times.max()),
-        producer_id=_NOBODY,
-        producer_epoch=_NOBODY,
-        base_sequence=_NOBODY,
-        record_count=count,
-    )
-    records = _records(rows, first)
-    return assemble(
-        header, records if how.codec == compression.NONE else compression.compress(how.codec, records, level=how.level)
     )
 
 
 def _records(rows: Rows, first: int) -> memoryview:
     count = len(rows.values)
-    no_keys = np.full(count, _NOBODY, np.int64)
+    no_keys = np.full(count, _NULL, np.int64)
     keys, values = no_keys if rows.keys is None else _sizes(rows.keys), _sizes(rows.values)
     ends = np.int64(len(_NO_HEADERS)) if rows.headers is None else _sizes(rows.headers)
     inner = [_zigzag(each) for each in (rows.times - first, np.arange(count), keys)]
@@ -157,7 +138,7 @@ def _records(rows: Rows, first: int) -> memoryview:
 
 def _sizes(column: pa.Array) -> _Numbers:
     """How many bytes each has; of a null -1."""
-    found: _Numbers = pc.fill_null(pc.binary_length(column), _NOBODY).to_numpy(zero_copy_only=False).astype(np.int64)
+    found: _Numbers = pc.fill_null(pc.binary_length(column), _NULL).to_numpy(zero_copy_only=False).astype(np.int64)
     return found
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kproxy.client import DEFAULT_SOCKET, ControlClient
-from kproxy.config.values import suggest
+from kproxy.config.values import CODECS, suggest
 from kproxy.spark.kafka_cluster import KafkaCluster
 from kproxy.spark.option_table import SINK, SINK_NO_EFFECT, SINK_REFUSED
 from kproxy.spark.option_values import boolean, choice, number, servers
@@ -44,8 +44,6 @@ _SAME_AS_OURS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 
 _COMPRESSION: Final = "kafka.compression.type"
-#: By their numbers in a batch.
-_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _MOST_LEVELS: Final[Mapping[str, int]] = MappingProxyType({"gzip": 9, "zstd": 22})
 _BATCH_SIZE: Final = "kafka.batch.size"
 _REQUEST_SIZE: Final = "kafka.max.request.size"
@@ -148,11 +146,11 @@ def _check_names(given: Mapping[str, str]) -> None:
 
 
 def _packing(given: Mapping[str, str]) -> Packing:
-    codec = choice(given, _COMPRESSION, _CODECS, _CODECS[0])
+    codec = choice(given, _COMPRESSION, CODECS, CODECS[0])
     levels = {
         name: number(given, f"kafka.compression.{name}.level", None, most=most) for name, most in _MOST_LEVELS.items()
     }
-    return Packing(_CODECS.index(codec), levels.get(codec), _size(given, _BATCH_SIZE, USUAL.batch_bytes))
+    return Packing(CODECS.index(codec), levels.get(codec), _size(given, _BATCH_SIZE, USUAL.batch_bytes))
 
 
 def _size(given: Mapping[str, str], name: str, default: int) -> int:

@@ -27,7 +27,7 @@ from kproxy.codec.error_codes import error_name
 from kproxy.codec.messages import ErrorCode
 from kproxy.spark.kafka_cluster import TopicPartition
 from kproxy.spark.key_hash import key_hashes
-from kproxy.spark.record_encoding import Packed, Rows, pack
+from kproxy.spark.record_encoding import ANYWHERE, Packed, Rows, pack
 from kproxy.spark.sink_rows import Columns, rows_of
 from kproxy.spark.sink_topics import SinkTopics
 from kproxy.spark.spark_errors import KafkaError
@@ -43,7 +43,6 @@ _IN_FLIGHT: Final = 5
 _ALL: Final = -1
 #: The first version has batches of format v2; from 13 on topics are named by their ids.
 _VERSIONS: Final = (3, 12)
-_ANYWHERE: Final = -1
 
 #: What to do about errors whose name does not say it.
 _ADVICE: Final[Mapping[int, str]] = MappingProxyType(
@@ -61,9 +60,12 @@ _ADVICE: Final[Mapping[int, str]] = MappingProxyType(
 class Sender:
     """Writes rows; the first that fails, fails all. Use it in one thread, and close it."""
 
-    def __init__(self, options: "SinkOptions", client_id: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, options: "SinkOptions", columns: Columns, client_id: str, clock: Callable[[], float] = time.time
+    ) -> None:
         """Connects when rows come. ``clock``: of rows without a timestamp, in seconds."""
         self._options = options
+        self._columns = columns
         self._clock = clock
         # While a broker is unavailable kproxy keeps the request: a missing response is no reason to give up before the
         # transaction's own time-out.
@@ -71,17 +73,15 @@ class Sender:
         self._topics = SinkTopics(self._cluster, create=options.creates_topics)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
-        self._columns: Columns | None = None
         self._spread = Spread(options.packing.batch_bytes)
         self._requests: dict[Connection, _Request] = {}
         self._awaited: deque[tuple[Connection, int]] = deque()
 
-    def send(self, batch: pa.RecordBatch, columns: Columns) -> int:
+    def send(self, batch: pa.RecordBatch) -> int:
         """Sends the rows of a batch, now or with later ones; returns how many. KafkaError if one failed.
 
         OptionError as of ``rows_of``.
         """
-        self._columns = columns
         for piece in _pieces(batch):
             self._waiting.append(piece)
             self._waiting_bytes += piece.nbytes
@@ -102,7 +102,6 @@ class Sender:
     def _send_waiting(self) -> None:
         if not self._waiting:
             return
-        assert self._columns is not None
         together = pa.Table.from_batches(self._waiting).combine_chunks().to_batches()
         self._waiting.clear()
         self._waiting_bytes = 0
@@ -184,15 +183,15 @@ class Spread:
         self._next: int | None = None
 
     def choose(self, rows: Rows, count: int) -> npt.NDArray[np.int64]:
-        """For each row a partition; below ``count``, where the row does not say another."""
-        nowhere = np.full(len(rows.values), _ANYWHERE, np.int64)
+        """A partition for each row; below ``count``, where the row does not say another."""
+        nowhere = np.full(len(rows.values), ANYWHERE, np.int64)
         chosen = nowhere if rows.partitions is None else rows.partitions.copy()
         if rows.keys is not None:
             has_key = rows.keys.is_valid().to_numpy(zero_copy_only=False)
-            by_key = np.flatnonzero((chosen == _ANYWHERE) & has_key)
+            by_key = np.flatnonzero((chosen == ANYWHERE) & has_key)
             if len(by_key):
                 chosen[by_key] = key_hashes(rows.keys.take(pa.array(by_key))) % count
-        anywhere = np.flatnonzero(chosen == _ANYWHERE)
+        anywhere = np.flatnonzero(chosen == ANYWHERE)
         if len(anywhere):
             chosen[anywhere] = self._in_turn(rows.most_sizes()[anywhere], count)
         return chosen

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kproxy.spark.record_encoding import Rows, encoded_headers
+from kproxy.spark.record_encoding import ANYWHERE, Rows, encoded_headers
 from kproxy.spark.spark_errors import OptionError
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _Numbers: TypeAlias = npt.NDArray[np.int64]
 
-_ANY_PARTITION: Final = -1
 _TEXT: Final = ("string", "binary")
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
 _TYPES: Final[dict[str, tuple[str, ...]]] = {
@@ -105,7 +104,7 @@ def _bytes(column: pa.Array) -> pa.Array:
 def _partitions(column: pa.Array) -> _Numbers:
     if pc.any(pc.less(column, 0)).as_py():
         raise OptionError("partition: is negative in a row; null lets the key decide, else it counts from 0")
-    return _numbers(pc.fill_null(column, _ANY_PARTITION))
+    return _numbers(pc.fill_null(column, ANYWHERE))
 
 
 def _timestamps(column: pa.Array, now_ms: int) -> _Numbers:

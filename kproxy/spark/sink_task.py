@@ -81,14 +81,14 @@ def write_attempt(
             if not batch.num_rows:
                 continue
             if attempt is None:
-                attempt = _Attempt(options, decider, names)
+                attempt = _Attempt(options, columns, decider, names)
                 # The member has begun by then: a commit that comes later aborts it.
                 if batch_id in attempt.committed:
                     attempt.abandon()
                     for _ in batches:
                         pass
                     return WrittenAttempt(None, 0, is_committed=True)
-            attempt.send(batch, columns)
+            attempt.send(batch)
         return attempt.finish() if attempt is not None else WrittenAttempt(None, 0)
     except BaseException as error:
         if attempt is not None:
@@ -102,17 +102,17 @@ def write_attempt(
 
 
 class _Attempt:
-    def __init__(self, options: "SinkOptions", decider: Decider, names: TaskNames) -> None:
+    def __init__(self, options: "SinkOptions", columns: Columns, decider: Decider, names: TaskNames) -> None:
         if names.partition >= MOST_MEMBERS:
             more = f"more than {MOST_MEMBERS:,} tasks, which one commit can't name"
             raise KafkaError(f"the batch has {more}: put coalesce({MOST_MEMBERS}), or less, before the sink")
         self._decider = decider
         self._member, self.committed = decider.begin(names.prefix)
-        self._sender = Sender(options, client_id_of(self._member))
+        self._sender = Sender(options, columns, client_id_of(self._member))
         self._records = 0
 
-    def send(self, batch: "pa.RecordBatch", columns: Columns) -> None:
-        self._records += self._sender.send(batch, columns)
+    def send(self, batch: "pa.RecordBatch") -> None:
+        self._records += self._sender.send(batch)
 
     def finish(self) -> WrittenAttempt:
         self._sender.flush()

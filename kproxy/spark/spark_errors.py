@@ -1,4 +1,4 @@
-"""What can go wrong in a data source, as one line that a user understands, and that Spark shows first."""
+"""The errors of a data source, each as one line that a user understands, and that Spark shows first."""
 
 import os
 from collections.abc import Iterator

@@ -58,7 +58,7 @@ def check_at_start(format_name: str, check: Check) -> None:
 
 
 class _Asked(NamedTuple):
-    """What a stream's writer was asked for."""
+    """The settings of a stream's writer."""
 
     source: str
     mode: str

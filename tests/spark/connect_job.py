@@ -39,7 +39,7 @@ def main(job: Mapping[str, Any]) -> None:
 
 
 def _counted(spark: SparkSession, job: Mapping[str, Any], source: Mapping[str, str]) -> list[list[str]]:
-    """What is in the third topic after a query in update mode has counted the first one's values by their parity."""
+    """The third topic's rows after a query in update mode has counted the first one's values by their parity."""
     checkpoint = f"{job['checkpoint']}-counts"
     given = (
         spark.readStream.format("kproxy").options(**source, subscribe=job["first"], startingOffsets="earliest").load()

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -46,8 +47,9 @@ def fake() -> Iterator[Fake]:
         yield running
 
 
-def _sender(fake: Fake, **changes: Any) -> Sender:
-    return Sender(options(bootstrap=fake.bootstrap, retry_ms=5000, timeout_ms=5000, **changes), "me", lambda: 1.5)
+def _sender(fake: Fake, columns: Columns = _VALUE, **changes: Any) -> Sender:
+    given = options(bootstrap=fake.bootstrap, retry_ms=5000, timeout_ms=5000, **changes)
+    return Sender(given, columns, "me", lambda: 1.5)
 
 
 def _rows(*rows: tuple[str, str | None, int | None, str]) -> pa.RecordBatch:
@@ -70,8 +72,8 @@ def _log(fake: Fake, topic: str) -> dict[int, list[Record]]:
 
 def test_rows_are_acknowledged_and_have_the_time_of_their_sending(fake: Fake) -> None:
     sender = _sender(fake)
-    assert sender.send(batch("a", "b"), _VALUE) == 2
-    assert sender.send(batch("c"), _VALUE) == 1
+    assert sender.send(batch("a", "b")) == 2
+    assert sender.send(batch("c")) == 1
     sender.flush()
     sender.close()
     (found,) = filter(None, _log(fake, "out").values())
@@ -83,9 +85,9 @@ def test_rows_are_acknowledged_and_have_the_time_of_their_sending(fake: Fake) ->
 
 
 def test_a_row_goes_to_its_partition_and_topic_else_where_its_key_goes(fake: Fake) -> None:
-    sender = _sender(fake, topic=None)
+    sender = _sender(fake, _ALL, topic=None)
     made = _rows(("a", None, 2, "out"), ("b", "k", 0, "other"), ("c", "abc", None, "out"), ("d", "abc", 1, "out"))
-    sender.send(made, _ALL)
+    sender.send(made)
     sender.flush()
     sender.close()
     by_key = 479470107 % _PARTITIONS  # of Java's hash
@@ -97,12 +99,11 @@ def test_a_row_goes_to_its_partition_and_topic_else_where_its_key_goes(fake: Fak
 
 
 def test_many_rows_stay_in_order_and_none_is_lost(fake: Fake) -> None:
-    sender = _sender(fake, packing=Packing(batch_bytes=2000), request_bytes=5000)
+    sender = _sender(fake, replace(_VALUE, key=1), packing=Packing(batch_bytes=2000), request_bytes=5000)
     for start in range(0, 20_000, 5_000):
         keys = [str(number % 7) for number in range(start, start + 5_000)]
         values = [f"{number} {'x' * 500}" for number in range(start, start + 5_000)]
-        columns = Columns(value=0, key=1, headers=None, topic=None, partition=None, timestamp=None)
-        sender.send(pa.record_batch({"value": values, "key": keys}), columns)
+        sender.send(pa.record_batch({"value": values, "key": keys}))
     sender.flush()
     sender.close()
     found = _log(fake, "out")
@@ -117,7 +118,7 @@ def test_many_rows_stay_in_order_and_none_is_lost(fake: Fake) -> None:
 
 def test_a_record_that_is_too_large_is_not_sent(fake: Fake) -> None:
     sender = _sender(fake, request_bytes=1000)
-    sender.send(batch("x" * 2000), _VALUE)
+    sender.send(batch("x" * 2000))
     with pytest.raises(
         KafkaError, match=r"a record for out-\d was not written: it takes up to \d+ bytes, and kafka.max"
     ):
@@ -126,16 +127,16 @@ def test_a_record_that_is_too_large_is_not_sent(fake: Fake) -> None:
 
 
 def test_a_partition_that_does_not_exist_is_named(fake: Fake) -> None:
-    sender = _sender(fake, topic=None)
-    sender.send(_rows(("a", None, 3, "out")), _ALL)
+    sender = _sender(fake, _ALL, topic=None)
+    sender.send(_rows(("a", None, 3, "out")))
     with pytest.raises(KafkaError, match="a record for out-3 was not written: the topic has 3 partitions"):
         sender.flush()
     sender.close()
 
 
 def test_a_kproxy_that_is_not_there_is_reported() -> None:
-    sender = Sender(options(bootstrap="127.0.0.1:1", retry_ms=100), "me")
-    sender.send(batch("a"), _VALUE)
+    sender = Sender(options(bootstrap="127.0.0.1:1", retry_ms=100), _VALUE, "me")
+    sender.send(batch("a"))
     with pytest.raises(KafkaError, match=r"cannot connect to 127\.0\.0\.1:1"):
         sender.flush()
     sender.close()
@@ -159,7 +160,7 @@ def test_what_is_refused_is_not_sent_again_and_the_error_says_what_to_do(fake: F
 
     fake.on(ApiKey.PRODUCE, refuse)
     sender = _sender(fake)
-    sender.send(batch("a"), _VALUE)
+    sender.send(batch("a"))
     with pytest.raises(KafkaError, match=f"record for out-0 .*{why}"):
         sender.flush()
     sender.close()
@@ -169,7 +170,7 @@ def test_what_is_refused_is_not_sent_again_and_the_error_says_what_to_do(fake: F
 def test_a_connection_that_ends_fails_the_rows(fake: Fake) -> None:
     fake.on(ApiKey.PRODUCE, lambda _: Close())
     sender = _sender(fake)
-    sender.send(batch("a"), _VALUE)
+    sender.send(batch("a"))
     with pytest.raises(KafkaError, match="no answer from 127"):
         sender.flush()
     sender.close()
@@ -179,10 +180,9 @@ def test_a_login_that_ends_is_renewed_and_nothing_is_lost_or_doubled() -> None:
     rules = SaslRules(users={"ann": "s3cret"}, max_reauth_ms=400)
     with fake_cluster(brokers=2, sasl=rules) as fake:
         fake.do(lambda server: server.cluster.create_topic("out", _PARTITIONS))
-        sender = _sender(fake, security=security(_ANN), request_bytes=200)
+        sender = _sender(fake, replace(_VALUE, key=0), security=security(_ANN), request_bytes=200)
         for number in range(8):
-            columns = Columns(value=0, key=0, headers=None, topic=None, partition=None, timestamp=None)
-            sender.send(batch(*(f"{number}-{each}" for each in range(20))), columns)
+            sender.send(batch(*(f"{number}-{each}" for each in range(20))))
             sender._send_waiting()
             time.sleep(0.1)
         sender.flush()
